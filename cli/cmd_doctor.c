@@ -6,6 +6,7 @@
 #include "hub.h"
 #include "model_json.h"
 #include "model_path.h"
+#include "verdict.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -127,6 +128,8 @@ static void examine(doctor *d)
     mf_engine_options_default(&options);
     if (p->model)
         p->status = mf_model_inspect(p->model, &options, &p->info, &p->error);
+    if (p->model && p->status == MF_OK)
+        p->text = mf_cli_look_at_text(p->model, &p->text_error);
     find_folder(p->model, folder);
     if (!d->is_unmeasured)
         mf_cli_try(p->model, folder, p->info.one_expert_bytes, &p->trials);
@@ -173,7 +176,7 @@ static void write_json(const doctor *d, FILE *out)
     if (d->patient.model && d->patient.status == MF_OK) {
         mf_cli_json_key(&json, "model");
         mf_cli_json model = mf_cli_json_begin(out);
-        mf_cli_json_model(&model, &d->patient.info);
+        mf_cli_json_model(&model, &d->patient.info, d->patient.text);
         mf_cli_json_end_value(&model);
     }
     mf_cli_json_end(&json);

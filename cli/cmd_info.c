@@ -129,11 +129,11 @@ static void print_memory(const mf_model_info *info)
                100 * mf_cli_cacheable_fraction(info));
 }
 
-static void print_json(const char *path, const mf_model_info *info)
+static void print_json(const char *path, const mf_model_info *info, mf_status text)
 {
     mf_cli_json json = mf_cli_json_begin(stdout);
     mf_cli_json_string(&json, "model", path);
-    mf_cli_json_model(&json, info);
+    mf_cli_json_model(&json, info, text);
     mf_cli_json_end(&json);
 }
 
@@ -165,12 +165,16 @@ int mf_cmd_info(int argc, char **argv)
     mf_status status = mf_model_inspect(model, &engine.options, &info, &error);
     if (status != MF_OK)
         return mf_cli_fail(status, &error);
+    const mf_status text = mf_cli_look_at_text(model, &error);
     if (has_json) {
-        print_json(model, &info);
+        print_json(model, &info, text);
     } else {
         print_shape(&info);
+        mf_cli_print_left_out(&info);
         print_memory(&info);
-        printf("%-22s %s\n", "verdict", mf_cli_verdict(&info));
+        printf("%-22s %s\n", "verdict", mf_cli_verdict(&info, text));
+        if (text != MF_OK)
+            printf("%-22s %s\n", "text", error.message);
     }
     return mf_cli_finish(MF_EXIT_OK);
 }

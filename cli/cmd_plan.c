@@ -5,6 +5,7 @@
 #include "hub.h"
 #include "json.h"
 #include "machine.h"
+#include "model_json.h"
 #include "model_path.h"
 #include "verdict.h"
 #ifdef MF_HAS_PULL
@@ -57,6 +58,8 @@ typedef struct plan {
     const plan_args *args;
     const char *given;
     mf_model_info info;
+    mf_status text;      /* of its vocabulary */
+    mf_error text_error; /* why it cannot be read */
     budget here, budgets[N_BUDGETS];
     uint32_t n_budgets;
 } plan;
@@ -102,6 +105,7 @@ static mf_status look(void *user, const char *path, mf_error *error)
             return status;
         p->budgets[p->n_budgets++] = budget_of(&info);
     }
+    p->text = mf_cli_look_at_text(path, &p->text_error);
     return MF_OK;
 }
 
@@ -198,6 +202,7 @@ static void print_plan(const plan *p)
     printf("%-22s %s\n", "dense weights", mf_cli_size(size, (double)info->resident_bytes));
     printf("%-22s %s\n", "experts", mf_cli_size(size, (double)info->expert_bytes));
     printf("%-22s %s\n", "bytes a token", mf_cli_size(size, mf_cli_token_bytes(info)));
+    mf_cli_print_left_out(info);
     if (info->n_moe_layers > 0)
         print_rate("drive", p->args->drive_rate, p->args->drive != 0);
     print_rate("memory", p->args->memory_rate, p->args->memory != 0);
@@ -205,7 +210,9 @@ static void print_plan(const plan *p)
     for (uint32_t i = 0; i < p->n_budgets; i++)
         print_budget(&p->budgets[i], i == 0 ? "  the least" : "");
     print_budget(&p->here, "  this machine's");
-    printf("\n%-22s %s\n", "verdict", mf_cli_verdict(info));
+    printf("\n%-22s %s\n", "verdict", mf_cli_verdict(info, p->text));
+    if (p->text != MF_OK)
+        printf("%-22s %s\n", "text", p->text_error.message);
 }
 
 static void print_row(const plan *p)
@@ -214,12 +221,13 @@ static void print_row(const plan *p)
     char least[MF_CLI_SIZE_CHARS], speed[MF_CLI_SIZE_CHARS] = "-";
     if (mf_cli_runs(&p->info) && p->here.tokens_per_second > 0)
         snprintf(speed, sizeof speed, "%.2f", p->here.tokens_per_second);
-    printf("%10s %10s %13s %11s %8.1f %% %9s  %s (%s)\n",
+    printf("%10s %10s %13s %11s %8.1f %% %9s  %s (%s%s)\n",
            mf_cli_size(dense, (double)p->info.resident_bytes),
            mf_cli_size(experts, (double)p->info.expert_bytes),
            mf_cli_size(token, mf_cli_token_bytes(&p->info)),
            mf_cli_size_up(least, p->info.floor_bytes), 100 * p->here.held, speed, p->given,
-           p->info.form);
+           p->info.form, p->text == MF_OK ? "" : "; no text");
+    mf_cli_print_left_out(&p->info);
 }
 
 static void json_budget(FILE *out, const budget *b)
@@ -245,8 +253,9 @@ static void print_json(const plan *p)
     mf_cli_json_number(&json, "token_bytes", mf_cli_token_bytes(&p->info));
     mf_cli_json_number(&json, "drive_bytes_per_second", p->args->drive_rate);
     mf_cli_json_number(&json, "memory_bytes_per_second", p->args->memory_rate);
-    mf_cli_json_bool(&json, "runs", mf_cli_runs(&p->info));
-    mf_cli_json_string(&json, "verdict", mf_cli_verdict(&p->info));
+    mf_cli_json_left_out(&json, &p->info);
+    mf_cli_json_bool(&json, "runs", mf_cli_runs(&p->info) && p->text == MF_OK);
+    mf_cli_json_string(&json, "verdict", mf_cli_verdict(&p->info, p->text));
     mf_cli_json_key(&json, "here");
     json_budget(stdout, &p->here);
     mf_cli_json_key(&json, "budgets");

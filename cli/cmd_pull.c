@@ -5,6 +5,7 @@
 #include "hub_inspect.h"
 #include "interrupt.h"
 #include "json.h"
+#include "model_json.h"
 #include "verdict.h"
 
 #include <inttypes.h>
@@ -125,15 +126,27 @@ static bool parse(pull_args *args, int argc, char **argv, int *exit_code)
 
 /* What the hub has, as far as it can be looked at from here. */
 typedef struct prospect {
+    const mf_engine_options *options;
     mf_status status; /* of mf_model_inspect */
     mf_model_info info;
     mf_error error;
+    mf_status text; /* of its vocabulary */
+    mf_error text_error;
 } prospect;
+
+static mf_status look(void *user, const char *path, mf_error *error)
+{
+    prospect *p = user;
+    const mf_status status = mf_model_inspect(path, p->options, &p->info, error);
+    if (status == MF_OK)
+        p->text = mf_cli_look_at_text(path, &p->text_error);
+    return status;
+}
 
 static const char *verdict_of(const prospect *p)
 {
     if (p->status == MF_OK)
-        return mf_cli_verdict(&p->info);
+        return mf_cli_verdict(&p->info, p->text);
     return p->error.message;
 }
 
@@ -149,7 +162,10 @@ static void print_json(const pull_args *args, const mf_hub_model *model, const p
     mf_cli_json_integer(&json, "bytes", cost.n_bytes);
     mf_cli_json_integer(&json, "missing_bytes", cost.n_missing_bytes);
     mf_cli_json_integer(&json, "free_bytes", cost.n_free_bytes);
-    mf_cli_json_bool(&json, "runs", p->status == MF_OK && mf_cli_runs(&p->info));
+    if (p->status == MF_OK)
+        mf_cli_json_left_out(&json, &p->info);
+    mf_cli_json_bool(&json, "runs",
+                     p->status == MF_OK && p->text == MF_OK && mf_cli_runs(&p->info));
     mf_cli_json_string(&json, "verdict", verdict_of(p));
     mf_cli_json_key(&json, "files");
     putchar('[');
@@ -160,6 +176,18 @@ static void print_json(const pull_args *args, const mf_hub_model *model, const p
         }
     putchar(']');
     mf_cli_json_end(&json);
+}
+
+/* Beside GGUF models what sees has files of its own, which are not fetched. */
+static void print_projectors(const mf_hub_listing *listing)
+{
+    char size[MF_CLI_SIZE_CHARS];
+    for (size_t i = 0; i < listing->n_files; i++) {
+        const char *path = listing->files[i].path, *slash = strrchr(path, '/');
+        if (strncmp(slash ? slash + 1 : path, "mmproj", strlen("mmproj")) == 0)
+            printf("%-22s vision projector (%s, %s: not fetched)\n", "left out", path,
+                   mf_cli_size(size, (double)listing->files[i].n_bytes));
+    }
 }
 
 static void print_cost(const pull_args *args, const mf_hub_model *model, const prospect *p)
@@ -179,11 +207,15 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
     printf("%-22s %s\n", "size", mf_cli_size(size, (double)cost.n_bytes));
     printf("%-22s %s\n", "to be fetched", mf_cli_size(size, (double)cost.n_missing_bytes));
     printf("%-22s %s\n", "free on the drive", mf_cli_size(size, (double)cost.n_free_bytes));
+    print_projectors(listing);
     if (p->status == MF_OK) {
+        mf_cli_print_left_out(&p->info);
         printf("%-22s %s\n", "least --ram", mf_cli_size_up(size, p->info.floor_bytes));
         printf("%-22s %s\n", "budget", mf_cli_size(size, (double)p->info.ram_bytes));
     }
     printf("%-22s %s%s\n", "verdict", p->status == MF_OK ? "" : "does not run: ", verdict_of(p));
+    if (p->status == MF_OK && p->text != MF_OK)
+        printf("%-22s %s\n", "text", p->text_error.message);
 }
 
 /* Whether it would be fetched in vain. An exit code. */
@@ -192,7 +224,8 @@ static int look_before(pull_args *args, mf_hub_model *model, prospect *p)
     bool fetched = false;
     if (args->is_forced && !args->is_dry)
         return MF_EXIT_OK;
-    p->status = mf_cli_hub_inspect(model, &args->engine.options, &p->info, &fetched, &p->error);
+    p->options = &args->engine.options;
+    p->status = mf_cli_hub_look(model, look, p, &fetched, &p->error);
     mf_cli_pull_progress_end(&args->progress);
     if (!fetched)
         return mf_cli_error("%s: %s", args->given, p->error.message);
@@ -201,8 +234,12 @@ static int look_before(pull_args *args, mf_hub_model *model, prospect *p)
     if (p->status != MF_OK)
         return mf_cli_error("%s: does not run, so it is not fetched (--force): %s", args->given,
                             p->error.message);
-    if (!mf_cli_runs(&p->info))
-        mf_cli_log(&args->engine.verbosity, MF_LOG_WARNING, mf_cli_verdict(&p->info));
+    if (p->text != MF_OK && p->text != MF_ERR_NOT_FOUND)
+        return mf_cli_error("%s: does not run, so it is not fetched (--force): its vocabulary "
+                            "cannot be read: %s",
+                            args->given, p->text_error.message);
+    if (p->text != MF_OK || !mf_cli_runs(&p->info))
+        mf_cli_log(&args->engine.verbosity, MF_LOG_WARNING, mf_cli_verdict(&p->info, p->text));
     return MF_EXIT_OK;
 }
 

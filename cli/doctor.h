@@ -10,9 +10,11 @@
 
 /* What is known before anything is said. */
 typedef struct mf_cli_patient {
-    const char *model;    /* as it can be opened; NULL: none */
-    mf_status status;     /* of the model */
-    mf_error error;       /* why it cannot be opened */
+    const char *model; /* as it can be opened; NULL: none */
+    mf_status status;  /* of the model */
+    mf_error error;    /* why it cannot be opened */
+    mf_status text;    /* of its vocabulary */
+    mf_error text_error;
     mf_model_info info;   /* zeros, unless there is a model that can be opened */
     mf_cli_trials trials; /* zeros, unless they were made */
 } mf_cli_patient;

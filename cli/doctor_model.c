@@ -50,11 +50,13 @@ void mf_cli_doctor_model(mf_cli_findings *all, const mf_cli_patient *patient)
                       patient->error.message);
         return;
     }
-    mf_cli_finding *f =
-        mf_cli_find(all, "model", "%s, %s: %s", info->family, info->form, mf_cli_verdict(info));
+    mf_cli_finding *f = mf_cli_find(all, "model", "%s, %s: %s", info->family, info->form,
+                                    mf_cli_verdict(info, patient->text));
     if (!mf_cli_runs(info)) {
         mf_cli_advise(f, MF_CLI_BAD,
                       "moeflux info says what it needs; a smaller --ctx needs less.");
+    } else if (patient->text != MF_OK && patient->text != MF_ERR_NOT_FOUND) {
+        mf_cli_advise(f, MF_CLI_BAD, "%s", patient->text_error.message);
     } else if (mf_cli_cacheable_fraction(info) < 1 && info->n_moe_layers != 0) {
         mf_cli_advise(f, MF_CLI_GOOD, "moeflux plan says what other budgets would give.");
         add_effect(f, patient);

@@ -119,17 +119,24 @@ static void say_time(char *text, size_t n, double seconds)
         snprintf(text, n, "%lu h %02lu min", s / 3600, s / 60 % 60);
 }
 
+/* Bytes that are all there have still to be checked. */
+static bool is_last(const mf_hub_progress *now)
+{
+    return now->n_files_done == now->n_files;
+}
+
 static void print_line(mf_cli_pull_progress *p, const mf_hub_progress *now, double seconds)
 {
     char done[MF_CLI_SIZE_CHARS], all[MF_CLI_SIZE_CHARS], speed[MF_CLI_SIZE_CHARS], left[48] = "?";
     const double rate = (double)now->n_bytes_came / (seconds > 0.1 ? seconds : 0.1);
     const unsigned percent =
         now->n_bytes ? (unsigned)(100 * (double)now->n_bytes_done / (double)now->n_bytes) : 100;
+    const unsigned tenth = is_last(now) ? 10 : percent < 90 ? percent / 10 : 9;
     if (rate > 0)
         say_time(left, sizeof left, (double)(now->n_bytes - now->n_bytes_done) / rate);
-    if (!p->is_terminal && percent / 10 == p->last_tenth)
+    if (!p->is_terminal && tenth == p->last_tenth)
         return;
-    p->last_tenth = percent / 10;
+    p->last_tenth = tenth;
     fprintf(stderr, "%s%s of %s (%u %%), %s/s, %s left, %zu of %zu files checked%s",
             p->is_terminal ? "\r\033[K" : "moeflux: ", mf_cli_size(done, (double)now->n_bytes_done),
             mf_cli_size(all, (double)now->n_bytes), percent, mf_cli_size(speed, rate), left,
@@ -146,7 +153,7 @@ bool mf_cli_pull_tick(void *user, const mf_hub_progress *progress)
         p->began = now;
     if (!p->verbosity->quiet) {
         say_why(p, progress);
-        if (progress->n_bytes > 0 && now - p->last > 0.2) {
+        if (progress->n_bytes > 0 && (now - p->last > 0.2 || is_last(progress))) {
             p->last = now;
             print_line(p, progress, now - p->began);
         }

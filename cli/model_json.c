@@ -3,7 +3,25 @@
 
 #include "verdict.h"
 
-void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info)
+void mf_cli_json_left_out(mf_cli_json *json, const mf_model_info *info)
+{
+    mf_cli_json_key(json, "left_out");
+    putc('[', json->out);
+    for (uint64_t i = 0; i < info->n_left_out; i++) {
+        const mf_left_out *part = &info->left_out[i];
+        if (i > 0)
+            fputs(", ", json->out);
+        mf_cli_json inner = mf_cli_json_begin(json->out);
+        mf_cli_json_string(&inner, "what", part->what);
+        mf_cli_json_string(&inner, "names", part->names);
+        mf_cli_json_integer(&inner, "n_tensors", part->n_tensors);
+        mf_cli_json_integer(&inner, "bytes", part->n_bytes);
+        mf_cli_json_end_value(&inner);
+    }
+    putc(']', json->out);
+}
+
+void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info, mf_status text)
 {
     const struct {
         const char *key;
@@ -58,6 +76,8 @@ void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info)
     mf_cli_json_string(json, "device_why", info->device_why);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         mf_cli_json_integer(json, members[i].key, members[i].value);
+    mf_cli_json_left_out(json, info);
     mf_cli_json_number(json, "cacheable_fraction", mf_cli_cacheable_fraction(info));
-    mf_cli_json_string(json, "verdict", mf_cli_verdict(info));
+    mf_cli_json_bool(json, "has_text", text == MF_OK);
+    mf_cli_json_string(json, "verdict", mf_cli_verdict(info, text));
 }

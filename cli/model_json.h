@@ -7,6 +7,9 @@
 
 #include <moeflux/moeflux.h>
 
-void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info);
+/* Parts of the checkpoint that are not run: "left_out", an array. */
+void mf_cli_json_left_out(mf_cli_json *json, const mf_model_info *info);
+/* text: as mf_cli_look_at_text has it. */
+void mf_cli_json_model(mf_cli_json *json, const mf_model_info *info, mf_status text);
 
 #endif

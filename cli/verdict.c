@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* From a model's needs and a machine's memory to a sentence. */
+/* From a model's needs, its vocabulary and a machine's memory to a sentence. */
 #include "verdict.h"
+
+#include <stdio.h>
+#include <string.h>
 
 double mf_cli_cacheable_fraction(const mf_model_info *info)
 {
@@ -36,25 +39,59 @@ uint64_t mf_cli_vram_floor(const mf_model_info *info)
                : info->expert_device_floor_bytes;
 }
 
+void mf_cli_print_left_out(const mf_model_info *info)
+{
+    for (uint64_t i = 0; i < info->n_left_out; i++) {
+        const mf_left_out *part = &info->left_out[i];
+        char size[MF_CLI_SIZE_CHARS];
+        printf("%-22s %s (%s*: %llu tensor%s, %s)\n", "left out", part->what, part->names,
+               (unsigned long long)part->n_tensors, part->n_tensors == 1 ? "" : "s",
+               mf_cli_size(size, (double)part->n_bytes));
+    }
+}
+
 bool mf_cli_runs(const mf_model_info *info)
 {
     return info->ram_bytes >= info->floor_bytes &&
            (info->device_bytes == 0 || info->device_bytes >= mf_cli_vram_floor(info));
 }
 
-const char *mf_cli_verdict(const mf_model_info *info)
+mf_status mf_cli_look_at_text(const char *model, mf_error *error)
+{
+    mf_tokenizer *tokenizer = NULL;
+    const mf_status status = mf_tokenizer_open(model, NULL, &tokenizer, error);
+    mf_tokenizer_free(&tokenizer);
+    const size_t n = strlen(model);
+    if (status == MF_OK || strncmp(error->message, model, n) != 0)
+        return status;
+    const char *slash = strrchr(model, '/'); /* the model is the file, or the folder that has it */
+    const char *name = error->message[n] == '/' ? error->message + n + 1
+                       : slash                  ? error->message + (slash + 1 - model)
+                                                : error->message;
+    memmove(error->message, name, strlen(name) + 1);
+    return status;
+}
+
+/* A model without a vocabulary runs as far as it can. */
+#define NO_TEXT "; without text alone (bench), since it has no vocabulary"
+#define RUNS(text_status, how) ((text_status) == MF_ERR_NOT_FOUND ? how NO_TEXT : (how))
+
+const char *mf_cli_verdict(const mf_model_info *info, mf_status text)
 {
     uint64_t working_set = (uint64_t)info->n_moe_layers * info->n_experts_per_token;
     if (info->ram_bytes < info->floor_bytes)
         return "does not run: the budget is below the least --ram";
     if (info->device_bytes != 0 && info->device_bytes < mf_cli_vram_floor(info))
         return "does not run: the device's memory is below the least --vram";
+    if (text != MF_OK && text != MF_ERR_NOT_FOUND)
+        return "does not run but for bench: its vocabulary cannot be read";
     if (info->n_moe_layers == 0)
-        return "runs in memory: it has no experts to stream";
+        return RUNS(text, "runs in memory: it has no experts to stream");
     if (mf_cli_cacheable_fraction(info) >= 1)
-        return "runs with every expert in memory";
+        return RUNS(text, "runs with every expert in memory");
     if (info->n_slots >= working_set)
-        return "runs with its experts streamed from disk; the cache holds a token's working set";
-    return "runs with its experts streamed from disk, slowly: the cache is smaller than a token's "
-           "working set";
+        return RUNS(text, "runs with its experts streamed from disk; the cache holds a token's "
+                          "working set");
+    return RUNS(text, "runs with its experts streamed from disk, slowly: the cache is smaller than "
+                      "a token's working set");
 }

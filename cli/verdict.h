@@ -17,8 +17,14 @@ double mf_cli_read_bytes(const mf_model_info *info);
  * bytes a second. Nothing is overlapped: routing that repeats itself, and reading ahead, do better.
  * 0: a rate that is needed is 0. */
 double mf_cli_tokens_per_second(double token_bytes, double read_bytes, double drive, double memory);
-/* Does not run, and why; or how it runs. Static storage. */
-const char *mf_cli_verdict(const mf_model_info *info);
+/* Whether the model's vocabulary can be read: MF_OK, MF_ERR_NOT_FOUND where it has none, or another
+ * status, with *error, which names the file below the model. To be asked after what takes the
+ * process's memory into account. */
+mf_status mf_cli_look_at_text(const char *model, mf_error *error);
+/* Does not run, and why; or how it runs. text is what mf_cli_look_at_text said. Static storage. */
+const char *mf_cli_verdict(const mf_model_info *info, mf_status text);
+/* Prints a line for each part of the checkpoint that is not run. */
+void mf_cli_print_left_out(const mf_model_info *info);
 /* False: memory is too small for it. */
 bool mf_cli_runs(const mf_model_info *info);
 

@@ -67,6 +67,11 @@ class EngineOptions(c.Structure):  # mf_engine_options
     ]
 
 
+class LeftOut(c.Structure):  # mf_left_out
+    _fields_ = [("what", c.c_char * 32), ("names", c.c_char * 64)]
+    _fields_ += [("n_tensors", c.c_uint64), ("n_bytes", c.c_uint64)]
+
+
 class ModelInfo(c.Structure):  # mf_model_info
     _fields_ = [
         ("struct_bytes", c.c_size_t),
@@ -99,6 +104,7 @@ class ModelInfo(c.Structure):  # mf_model_info
     _fields_ += [("device_bytes", c.c_uint64), ("device_why", c.c_char * 160)]
     _fields_ += [("n_host_slots", c.c_uint64)]
     _fields_ += [("window_tokens", c.c_uint32), ("window_page_bytes", c.c_uint64)]
+    _fields_ += [("n_left_out", c.c_uint64), ("left_out", LeftOut * 8)]
 
 
 class SamplerOptions(c.Structure):  # mf_sampler_options
@@ -141,6 +147,7 @@ class ChatMessage(c.Structure):  # mf_chat_message
 STRUCTURES = {
     "mf_error": ErrorInfo,
     "mf_engine_options": EngineOptions,
+    "mf_left_out": LeftOut,
     "mf_model_info": ModelInfo,
     "mf_sampler_options": SamplerOptions,
     "mf_batch_item": BatchItem,

@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
                                        &config, NULL) != MF_OK)
         return 0;
     const mf_tiktoken_files files = {"fuzz", (const char *)data, n_model,
-                                     split != NULL ? &config : NULL};
+                                     split != NULL ? &config : NULL, false};
     mf_status status = mf_text_open_tiktoken(&files, &a, &t, &error);
     if (status == MF_OK)
         use(t);

@@ -32,8 +32,8 @@ static bool ends_with(const char *text, const char *end)
 /* Configs, tokenizers, templates. */
 static bool is_small_file(const mf_hub_file *file)
 {
-    static const char *const names[] = {"tiktoken.model", "tokenizer.model", "merges.txt",
-                                        "vocab.txt"};
+    static const char *const names[] = {"tiktoken.model", "hy.tiktoken", "tokenizer.model",
+                                        "merges.txt", "vocab.txt"};
     const char *path = file->path;
     if (file->n_bytes > MAX_SMALL_BYTES)
         return false;
@@ -47,6 +47,21 @@ static bool is_small_file(const mf_hub_file *file)
     if (ends_with(path, ".index.json"))
         return strcmp(path, INDEX) == 0;
     return ends_with(path, ".json") || ends_with(path, ".jinja");
+}
+
+/* Of the files that a vocabulary is read from the first alone, which is the one that is opened. */
+static void want_one_vocabulary(const mf_hub_listing *listing)
+{
+    static const char *const names[] = {"tokenizer.json", "tiktoken.model", "hy.tiktoken",
+                                        "tokenizer.model"};
+    bool has_one = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        mf_hub_file *file = mf_hub_listing_find(listing, names[i]);
+        if (!file)
+            continue;
+        file->is_wanted = file->is_wanted && !has_one;
+        has_one = has_one || file->is_wanted;
+    }
 }
 
 static bool is_packed_file(const mf_hub_file *file)
@@ -190,6 +205,7 @@ bool mf_hub_choose(mf_hub_listing *listing, const mf_hub_name *name, const char 
         mf_hub_file *file = &listing->files[i];
         file->is_wanted = is_small_file(file) || (packed && is_packed_file(file));
     }
+    want_one_vocabulary(listing);
     mf_hub_file *whole = mf_hub_listing_find(listing, "model.safetensors");
     if (packed)
         return true;

@@ -509,6 +509,9 @@ bool mf_hub_download(mf_hub_client *client, const mf_hub_options *options, const
             if (error)
                 *error = d.error;
         }
+        mf_error too_late = {0}; /* all is there: nothing can be interrupted any more */
+        if (good)
+            (void)tick(&d, &too_late);
     }
     mf_hub_ahead_close(options->ahead);
     for (size_t i = 0; i < n_files; i++)

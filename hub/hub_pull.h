@@ -54,7 +54,8 @@ typedef struct mf_hub_options {
     struct mf_hub_ahead *ahead; /* who reads files before they are whole; NULL: nobody */
     uint32_t n_connections;
     uint32_t n_retries; /* failures in a row without any progress */
-    /* Called several times a second while something is fetched; false: stop. May be NULL. */
+    /* Called several times a second while something is fetched, and once when all files are
+     * checked; false: stop. May be NULL. */
     bool (*tick)(void *user, const mf_hub_progress *progress);
     void *user;
 } mf_hub_options;

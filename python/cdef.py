@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cffi import FFI
 
-CONSTANTS = ("MF_STAGES", "MF_STEP_NO_LOGITS")
+CONSTANTS = ("MF_STAGES", "MF_STEP_NO_LOGITS", "MF_LEFT_OUT_MOST")
 
 
 def read(directory: Path, name: str, seen: set[str]) -> str:

@@ -212,6 +212,23 @@ def quantise_q6_k(x):
     return np.concatenate([low.reshape(len(q), 128), high.reshape(len(q), 64), s.view(np.uint8), halves(d)], 1)
 
 
+def nvfp4_factor(t):
+    """What converters write beside NVFP4, as publishers choose it: the largest value is the largest code times the largest scale."""
+    return np.float32(np.abs(t).max() / (6 * 448))
+
+
+def quantise_nvfp4(t, factor):
+    """Blocks of 64: four scales of e4m3, then of each 16 values the first eight in the low nibbles, the others in the high."""
+    n = gguf.quants.NVFP4
+    x = np.ascontiguousarray(t, np.float32).reshape(-1, 4, 16) / factor
+    scales = n.fp32_to_ue4m3(np.abs(x).max(-1) / 6)
+    steps = n.ue4m3_to_fp32(scales)[..., None]
+    points = x[..., None] / np.where(steps == 0, 1, steps)[..., None] - np.array(n.kvalues, np.float32)
+    codes = np.abs(points).argmin(-1).astype(np.uint8)
+    blocks = np.concatenate([scales, (codes[..., :8] | codes[..., 8:] << 4).reshape(len(x), 32)], 1)
+    return blocks.reshape(*t.shape[:-1], -1)
+
+
 def quantise(t, kind):
     """Rows of blocks as bytes; floats as they are stored."""
     t = np.ascontiguousarray(t, np.float32)

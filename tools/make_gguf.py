@@ -481,7 +481,21 @@ def n_extra_layers(config, tensors):
     return max(0, last + 1 - config["num_hidden_layers"])
 
 
-def write_gguf(path, config, tensors, kind, folder=None, split=0, others=()):
+def add_nvfp4(w, name, t, is_alone):
+    """The weight and, unless it is alone, what it is multiplied by: one value, or one for each expert, and one of activations."""
+    if is_alone:
+        w.add_tensor(name, forms.quantise_nvfp4(t, 1), raw_dtype=Q.NVFP4)
+        return
+    parts = t if "_exps." in name else t[None]
+    factors = np.array([forms.nvfp4_factor(p) for p in parts], np.float32)
+    rows = np.stack([forms.quantise_nvfp4(p, f) for p, f in zip(parts, factors)])
+    w.add_tensor(name, rows if "_exps." in name else rows[0], raw_dtype=Q.NVFP4)
+    w.add_tensor(name.replace(".weight", ".scale"), factors)
+    w.add_tensor(name.replace(".weight", ".input_scale"), np.full(len(parts), 0.01, np.float32))
+
+
+def write_gguf(path, config, tensors, kind, folder=None, split=0, others=(), alone=()):
+    """alone: parts of names of those of NVFP4 that have no scale beside them."""
     arch = ARCHS[config["model_type"]]
     config = {**config, "n_extra_layers": n_extra_layers(config, tensors)}
     writers = {"qwen35moe": write_hybrid, "qwen35": write_hybrid, "qwen3next": write_hybrid, "deepseek2": write_deepseek, "glm-dsa": write_deepseek,
@@ -500,6 +514,9 @@ def write_gguf(path, config, tensors, kind, folder=None, split=0, others=()):
         if new.endswith("ffn_gate_inp_shexp.weight"):
             t = t.reshape(-1)
         own = type_of(new, t, kind, others)
+        if own == Q.NVFP4:
+            add_nvfp4(w, new, t, any(part in new for part in alone))
+            continue
         w.add_tensor(new, forms.quantise(t, own), raw_dtype=own)
     w.write_header_to_file()
     w.write_kv_data_to_file()

@@ -200,6 +200,13 @@ CASES = {
         config=grouped.latent(48, 3, 3, 20, 24, 14, 12, 18, 64, 16, 8, 2, 1, 1, 132, rope_theta=1000000.0, rms_norm_eps=1e-5, index_topk=9,
                               index_n_heads=12, index_head_dim=33),
     ),
+    # as converters leave NVFP4: one factor a matrix, for experts one each; of some none; beside types that have none
+    "gguf_35_nvfp4": dict(
+        family=Q35, kind=Q.NVFP4, interval=2, alone=["blk.1.ffn_up_exps", "attn_k."], others=[
+            ("token_embd", Q.F16), ("blk.2.ffn_down_exps", Q.Q4_0), ("blk.3.ffn_gate_exps", Q.Q8_0), ("blk.3.ffn_up_exps", Q.Q8_0),
+            ("blk.3.ffn_down_exps", Q.Q8_0), ("attn_v.", Q.Q8_0), ("ssm_alpha", Q.F16), ("ssm_beta", Q.F16)],
+        config=plain.shape(128, 4, 4, 2, 32, 2, 6, 32, 32, 6, 2, 64, 64, 131, **plain.rope_v5(1e7, 0.25)),
+    ),
     "gguf_qwen3_f16": dict(
         family="qwen3", kind=Q.F16,
         config=grouped.shape(64, 2, 4, 2, 24, 136, rope_theta=1000000.0, intermediate_size=90, attention_bias=False, tie_word_embeddings=True),
@@ -229,10 +236,16 @@ def read_gguf(path, c):
         of_layer |= {v: k for k, v in OF_ENTRIES.items()}
     of_all = {v: k for k, v in (OF_ALL | OF_STREAMS).items()}
     out = {}
-    for t in gguf.GGUFReader(path).tensors:
+    stored = gguf.GGUFReader(path).tensors
+    factors = {t.name.removesuffix(".scale"): t.data for t in stored if t.name.endswith(".scale")}
+    for t in stored:
+        if t.name.endswith((".scale", ".input_scale")):
+            continue
         is_table = t.tensor_type == Q.I32
         value = t.data.astype(np.int64) if is_table else gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
         value = value.reshape([int(n) for n in reversed(t.shape)])
+        if (factor := factors.get(t.name.removesuffix(".weight"))) is not None:
+            value = value * (factor.reshape(-1, 1, 1) if value.ndim == 3 else factor)
         if t.name.startswith("blk."):
             _, layer, rest = t.name.split(".", 2)
             out[f"layers.{layer}.{of_layer[rest]}"] = value
@@ -413,7 +426,8 @@ def make_case(name, out):
             if case.get("has_text"):
                 write_text(Path(text))
             tensors = converted(case, random_state(case, seed), c)
-            write_gguf(path, c, tensors, case["kind"], text, others=case.get("others", ()))
+            write_gguf(path, c, tensors, case["kind"], text, others=case.get("others", ()),
+                       alone=case.get("alone", ()))
         hidden, logits, facts = golden_of(case, module_state(path, c), tokens)
         if usable(facts):
             break

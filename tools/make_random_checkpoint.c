@@ -103,8 +103,8 @@ static void print_help(void)
         printf("  --%s N%*s%s\n", number_options[i].name,
                (int)(20 - strlen(number_options[i].name)), "",
                number_options[i].help ? number_options[i].help : "instead of the preset's");
-    printf("\nTypes of GGUF: BF16, ");
-    mf_rc_print_block_types();
+    printf("\nTypes of GGUF: ");
+    mf_rc_print_types();
     puts(". Q8_0 or BF16 where a row is no whole number of blocks.");
 }
 
@@ -152,12 +152,15 @@ static void take_preset(mf_rc_options *options, const char *name)
 static void take_type(mf_rc_options *options, const char *type)
 {
     options->is_gguf = options->form == MF_RC_GGUF;
-    if (type != NULL && !options->is_gguf)
-        usage("--type is for the gguf form");
-    if (type == NULL || strcmp(type, "BF16") == 0)
+    options->float_type = "BF16";
+    if (type == NULL)
         return;
+    if (!options->is_gguf)
+        usage("--type is for the gguf form");
     options->block = mf_rc_block_type_of(type);
     if (options->block == NULL)
+        options->float_type = mf_rc_float_type_of(type);
+    if (options->float_type == NULL)
         usage("no type \"%s\"", type);
 }
 
@@ -240,18 +243,18 @@ static void check_form(mf_rc_options *o)
     if (o->group != 32 && o->group != 64 && o->group != 128)
         usage("--group is 32, 64 or 128");
     const bool is_v4 = mf_rc_is_v4(&o->shape);
-    if (is_v4 && o->form != MF_RC_FP8 && o->form != MF_RC_HF)
-        usage("DeepSeek-V4 is written in the forms hf and fp8 alone");
+    if (is_v4 && o->form != MF_RC_FP8 && o->form != MF_RC_HF && !o->is_gguf)
+        usage("DeepSeek-V4 is written in the forms hf, fp8 and gguf alone");
     if (is_v4 && o->form == MF_RC_FP8 && (o->shape.hidden % 32 || o->shape.expert_hidden % 32))
         usage("FP4 has blocks of 32: hidden and expert-hidden are multiples of it");
     if (o->form == MF_RC_FP8 && !is_deepseek && !is_v4 && !mf_rc_is_grouped(&o->shape))
         usage("the fp8 form is none of this preset");
     if (o->shape.family == MF_RC_GPT_OSS && o->form != MF_RC_MLX && o->form != MF_RC_HF)
-        usage("gpt-oss is written in the forms mlx and hf alone");
+        usage("gpt-oss is written in the forms mlx, hf and gguf alone");
     if (o->shape.family == MF_RC_GPT_OSS && o->form == MF_RC_HF &&
         (o->shape.hidden % 32 || o->shape.expert_hidden % 32))
         usage("MXFP4 has blocks of 32: hidden and expert-hidden are multiples of it");
-    if (o->is_gguf && !mf_rc_has_gguf(&o->shape))
+    if (o->is_gguf && mf_rc_gguf_arch(&o->shape) == NULL)
         usage("the gguf form is none of this preset");
     if (o->form == MF_RC_PACKED && (mf_rc_is_grouped(&o->shape) ||
                                     o->shape.family == MF_RC_KIMI_LINEAR || !o->shape.n_experts))

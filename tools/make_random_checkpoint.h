@@ -41,19 +41,29 @@ typedef enum mf_rc_family {
 /* GGUF is made of the tensors of MLX. */
 typedef enum mf_rc_form { MF_RC_MLX, MF_RC_PACKED, MF_RC_HF, MF_RC_FP8, MF_RC_GGUF } mf_rc_form;
 
+typedef enum mf_rc_scales {
+    MF_RC_SCALE_F16,
+    MF_RC_SCALE_E8M0,
+    MF_RC_SCALE_E4M3,   /* four, near 1 */
+    MF_RC_SCALE_NIBBLES /* of an f16: each the highest four bits of one of four words, the first the
+                           lowest */
+} mf_rc_scales;
+
 /* A type of blocks in GGUF: where a block's scale stands, and the weights' spread. */
 typedef struct mf_rc_block_type {
     const char *name;
     uint32_t number, n_values, n_bytes;
-    uint32_t scale_at; /* an f16, or e8m0 */
-    bool is_e8m0;
+    uint32_t scale_at;
+    mf_rc_scales scales;
     float minimum; /* not 0: an f16 behind the scale, that many times it */
     float rms;
 } mf_rc_block_type;
 
 /* NULL if there is none of that name. */
 const mf_rc_block_type *mf_rc_block_type_of(const char *name);
-void mf_rc_print_block_types(void);
+/* F32, F16 or BF16, likewise. */
+const char *mf_rc_float_type_of(const char *name);
+void mf_rc_print_types(void);
 
 /* A preset's numbers; every field is uint64_t so that the option table can point at any of them. */
 typedef struct mf_rc_shape {
@@ -129,7 +139,8 @@ typedef struct mf_rc_options {
     uint64_t n_threads;
     uint64_t shard_bytes;
     bool is_gguf;                  /* form is MF_RC_MLX then */
-    const mf_rc_block_type *block; /* of GGUF; NULL: BF16 */
+    const mf_rc_block_type *block; /* of GGUF; NULL: float_type */
+    const char *float_type;        /* of GGUF: of matrices that are not of blocks; default BF16 */
     bool split_kv_b;               /* MLX: kv_b_proj as embed_q and unembed_out */
     bool has_mtp;                  /* one multi-token-prediction layer more */
     bool force;
@@ -162,7 +173,9 @@ typedef enum mf_rc_kind {
     MF_RC_DT_BIAS_F32,
     MF_RC_DECAY_F32, /* -exp of MF_RC_A_LOG */
     MF_RC_BLOCKS,    /* of GGUF, around a: the scale */
-    MF_RC_TABLE      /* I64: rows of a numbers below bits, each of a row another */
+    MF_RC_UNIFORM_F16,
+    MF_RC_TABLE,    /* I64: rows of a numbers below bits, each of a row another */
+    MF_RC_TABLE_I32 /* the same */
 } mf_rc_kind;
 
 /* One repeated part of a tensor or blob: `bytes` of the stream of `key` per repetition, the first
@@ -255,7 +268,11 @@ extern const mf_rc_shape mf_rc_kimi_linear_preset;
 bool mf_rc_is_keyed(const mf_rc_shape *s, uint64_t layer);
 void mf_rc_keyed_attention(mf_rc_builder *b);
 
-/* All tensors of DeepSeek-V4. */
+/* Dimensions of an indexer's heads; of DeepSeek-V4's their number, and how many layers have experts
+ * by token; and the positions that an entry of a layer stands for, 0: it has none. */
+enum { MF_RC_INDEX_DIM = 128, MF_RC_V4_INDEX_HEADS = 64, MF_RC_V4_HASHED = 3 };
+uint64_t mf_rc_v4_ratio(const mf_rc_shape *s, uint64_t layer);
+/* All tensors of DeepSeek-V4; of GGUF experts are stacked. */
 void mf_rc_v4_tensors(mf_rc_builder *b);
 const mf_rc_shape *mf_rc_v4_presets(size_t *count);
 
@@ -263,9 +280,10 @@ const mf_rc_shape *mf_rc_v4_presets(size_t *count);
 void mf_rc_deepseek_layer(mf_rc_builder *b, uint64_t layer);
 const mf_rc_shape *mf_rc_deepseek_presets(size_t *count);
 
-/* Whether the shape's family is written as GGUF. */
-bool mf_rc_has_gguf(const mf_rc_shape *s);
-/* Makes of the tensors of MLX those of GGUF: names, shapes, types. */
+/* What GGUF calls the shape's architecture; NULL if it has none for it. */
+const char *mf_rc_gguf_arch(const mf_rc_shape *s);
+/* Makes of the tensors of MLX, or DeepSeek-V4's published ones, those of GGUF: names, shapes,
+ * types. */
 void mf_rc_gguf_tensors(const mf_rc_options *options, mf_rc_tensors *tensors);
 /* All that comes before the data. The first tensor begins where it ends. */
 struct mf_rc_text;

@@ -179,7 +179,7 @@ static void add_attention(mf_rc_builder *b)
     mf_rc_add_linear(b, "self_attn.o_proj", s->hidden, s->n_heads * s->v_dim, 0);
 }
 
-#define INDEX_DIM 128u
+#define INDEX_DIM ((unsigned)MF_RC_INDEX_DIM)
 
 /* What chooses positions beyond the first 2,048. */
 static void add_indexer(mf_rc_builder *b)

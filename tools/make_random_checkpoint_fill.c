@@ -36,6 +36,17 @@ static uint16_t to_bf16(float x)
     return (uint16_t)(bits >> 16);
 }
 
+static uint16_t to_f16(float x)
+{
+    uint32_t bits; /* what weights and their scales are: none is too large */
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t rounded = bits + 0xfff + ((bits >> 13) & 1), sign = bits >> 16 & 0x8000;
+    const int32_t exponent = (int32_t)(rounded >> 23 & 0xff) - 112;
+    if (exponent <= 0) /* subnormal: multiples of 2^-24 */
+        return (uint16_t)(sign | (uint32_t)(fabsf(x) * 16777216.0f + 0.5f));
+    return (uint16_t)(sign | (uint32_t)exponent << 10 | (rounded >> 13 & 0x3ff));
+}
+
 static float from_bf16(uint16_t x)
 {
     uint32_t bits = (uint32_t)x << 16;
@@ -96,6 +107,8 @@ static uint16_t element16(const mf_rc_part *part, uint64_t i, uint32_t lane)
         return to_bf16(a_log_at(part->key, i));
     case MF_RC_DT_BIAS:
         return to_bf16(dt_bias_at(part->key, i));
+    case MF_RC_UNIFORM_F16: /* of the same values, which f16 has but for the smallest */
+        return to_f16(from_bf16(to_bf16(part->a * ((float)lane * (2.0f / 65535.0f) - 1.0f))));
     default:
         return to_bf16(part->a * ((float)lane * (2.0f / 65535.0f) - 1.0f));
     }
@@ -144,17 +157,6 @@ static uint64_t table_at(const mf_rc_part *part, uint64_t i)
     return (word_at(part->key, row) % below + i % n * (below / n)) % below;
 }
 
-static uint16_t to_f16(float x)
-{
-    uint32_t bits; /* of normal numbers of f16 alone: what scales of weights are */
-    memcpy(&bits, &x, sizeof bits);
-    const uint32_t rounded = bits + 0xfff + ((bits >> 13) & 1);
-    const int32_t exponent = (int32_t)(rounded >> 23 & 0xff) - 112;
-    if (exponent <= 0)
-        return (uint16_t)(x * 16777216.0f + 0.5f); /* subnormal: multiples of 2^-24 */
-    return (uint16_t)((uint32_t)exponent << 10 | (rounded >> 13 & 0x3ff));
-}
-
 static void put16(unsigned char *to, uint16_t x)
 {
     to[0] = (unsigned char)x;
@@ -173,15 +175,27 @@ static void fill_block_of(const mf_rc_part *part, uint64_t i, unsigned char *dst
         memcpy(dst + 8 * w, &word, w + 1 < n_words ? 8 : b->n_bytes - 8 * w);
     }
     const float scale = part->a * (0.75f + (float)lane16(~part->key, i) * (0.5f / 65536.0f));
-    if (b->is_e8m0) {
+    const uint16_t sign = (uint16_t)(word_at(~part->key, i) >> 48 & 0x8000);
+    switch (b->scales) {
+    case MF_RC_SCALE_E8M0:
         dst[b->scale_at] = (unsigned char)(127 + (int)lroundf(log2f(part->a)));
-        return;
+        break;
+    case MF_RC_SCALE_E4M3: /* 0.75 to 1.375, by eighths and sixteenths */
+        for (uint32_t k = 0; k < 4; k++)
+            dst[b->scale_at + k] = (unsigned char)(0x34 + (dst[b->scale_at + k] & 7));
+        break;
+    case MF_RC_SCALE_NIBBLES:
+        for (uint32_t k = 0; k < 4; k++) {
+            unsigned char *high = dst + b->scale_at + 2 * k + 1;
+            *high = (unsigned char)((*high & 15) | ((to_f16(scale) | sign) >> (4 * k) & 15) << 4);
+        }
+        break;
+    case MF_RC_SCALE_F16:
+        put16(dst + b->scale_at, (uint16_t)(to_f16(scale) | (b->minimum != 0.0f ? 0 : sign)));
+        if (b->minimum != 0.0f)
+            put16(dst + b->scale_at + 2, to_f16(scale * b->minimum));
+        break;
     }
-    put16(dst + b->scale_at, to_f16(scale));
-    if (b->minimum != 0.0f)
-        put16(dst + b->scale_at + 2, to_f16(scale * b->minimum));
-    else
-        dst[b->scale_at + 1] |= (unsigned char)(word_at(~part->key, i) >> 56 & 0x80);
 }
 
 static size_t element_bytes(const mf_rc_part *part)
@@ -192,6 +206,7 @@ static size_t element_bytes(const mf_rc_part *part)
     case MF_RC_NORM_F32:
     case MF_RC_DT_BIAS_F32:
     case MF_RC_DECAY_F32:
+    case MF_RC_TABLE_I32:
         return 4;
     case MF_RC_CODES:
     case MF_RC_E4M3:
@@ -212,6 +227,11 @@ static void fill_elements(const mf_rc_part *part, uint64_t first, unsigned char 
     if (part->kind == MF_RC_BLOCKS) {
         for (size_t n = 0; n < count; n++)
             fill_block_of(part, first + n, dst + n * part->block->n_bytes);
+    } else if (part->kind == MF_RC_TABLE_I32) {
+        for (size_t n = 0; n < count; n++) {
+            const uint32_t value = (uint32_t)table_at(part, first + n);
+            memcpy(dst + 4 * n, &value, 4);
+        }
     } else if (element_bytes(part) == 8) {
         for (size_t n = 0; n < count; n++) {
             uint64_t word = word_at(part->key, first + n);

@@ -11,7 +11,7 @@
 
 typedef unsigned long long ull;
 
-enum { SPARSE = 4, HEAVY = 128, INDEX_HEADS = 64, INDEX_DIM = 128, N_HASHED = 3 };
+enum { SPARSE = 4, HEAVY = 128, INDEX_HEADS = MF_RC_V4_INDEX_HEADS, INDEX_DIM = MF_RC_INDEX_DIM };
 
 #define MF_RC_V4                                                                                  \
     .family = MF_RC_DEEPSEEK_V4, .head_dim = 512, .n_kv_heads = 1, .rope_dim = 64,                \
@@ -48,9 +48,9 @@ const mf_rc_shape *mf_rc_v4_presets(size_t *count)
     return presets;
 }
 
-/* Positions that an entry of the layer stands for; 0: it has none. Flash begins with two layers
+/* Flash begins with two layers
  * that attend to their window alone, Pro with two heavy ones. */
-static uint64_t ratio_of(const mf_rc_shape *s, uint64_t layer)
+uint64_t mf_rc_v4_ratio(const mf_rc_shape *s, uint64_t layer)
 {
     if (layer < 2)
         return s->n_heads >= 128 ? HEAVY : 0;
@@ -189,6 +189,21 @@ static void add_experts(mf_rc_builder *b, const char *module, width stored)
     }
 }
 
+/* All of a layer's in three tensors. */
+static void add_stacked_experts(mf_rc_builder *b)
+{
+    static const char *const names[3] = {"ffn.experts.w1", "ffn.experts.w2", "ffn.experts.w3"};
+    const mf_rc_shape *s = &b->options->shape;
+    for (size_t i = 0; i < 3; i++) {
+        const uint64_t n_out = i == 1 ? s->hidden : s->expert_hidden;
+        const uint64_t n_in = i == 1 ? s->expert_hidden : s->hidden;
+        char full[NAME_BYTES];
+        mf_rc_describe(b, add_named(b, names[i], ".weight", full), "BF16",
+                       (uint64_t[3]){s->n_experts, n_out, n_in}, MF_RC_UNIFORM,
+                       sqrtf(3.0f / (float)n_in), full);
+    }
+}
+
 static void add_layer(mf_rc_builder *b, uint64_t layer)
 {
     const mf_rc_shape *s = &b->options->shape;
@@ -197,13 +212,17 @@ static void add_layer(mf_rc_builder *b, uint64_t layer)
     add_norm(b, "ffn_norm.weight", s->hidden);
     add_streams(b, "hc_attn", false);
     add_streams(b, "hc_ffn", false);
-    add_attention(b, ratio_of(s, layer));
+    add_attention(b, mf_rc_v4_ratio(s, layer));
     add_matrix(b, "ffn.gate", s->n_experts, s->hidden, PLAIN);
-    if (layer < N_HASHED)
+    if (layer < MF_RC_V4_HASHED)
         add_table(b);
     else
         add_floats(b, "ffn.gate.bias", s->n_experts, 0, 0.1f, false);
     add_experts(b, "ffn.shared_experts", FP8);
+    if (b->options->is_gguf) {
+        add_stacked_experts(b);
+        return;
+    }
     for (uint64_t e = 0; e < s->n_experts; e++) {
         char module[48];
         snprintf(module, sizeof module, "ffn.experts.%llu", (ull)e);
@@ -232,7 +251,7 @@ static void add_ratios(const mf_rc_shape *s, mf_rc_text *out)
 {
     mf_rc_text_add(out, "    \"compress_ratios\": [");
     for (uint64_t i = 0; i < s->n_layers; i++)
-        mf_rc_text_add(out, "%s%llu", i ? ", " : "", (ull)ratio_of(s, i));
+        mf_rc_text_add(out, "%s%llu", i ? ", " : "", (ull)mf_rc_v4_ratio(s, i));
     mf_rc_text_add(out, "],\n");
 }
 
@@ -258,7 +277,7 @@ void mf_rc_v4_config(const mf_rc_options *o, mf_rc_text *out)
                 {"n_shared_experts", s->n_shared},
                 {"num_attention_heads", s->n_heads},
                 {"num_experts_per_tok", s->n_experts_per_token},
-                {"num_hash_layers", N_HASHED},
+                {"num_hash_layers", MF_RC_V4_HASHED},
                 {"num_hidden_layers", s->n_layers},
                 {"num_key_value_heads", s->n_kv_heads},
                 {"num_nextn_predict_layers", 0},

@@ -220,6 +220,18 @@ static inline void mf_engine_options_default(mf_engine_options *options)
     mf_engine_options_init(options, sizeof *options);
 }
 
+/* A part of a checkpoint that is there and not run. */
+typedef struct mf_left_out {
+    /* "vision tower", "vision projector", "multi-token prediction", "indexer" */
+    char what[32];
+    /* What its tensors' names have in common: "model.visual." */
+    char names[64];
+    uint64_t n_tensors;
+    uint64_t n_bytes;
+} mf_left_out;
+
+#define MF_LEFT_OUT_MOST 8
+
 /* What a checkpoint is, what it needs, and what the options come to. Sizes in bytes unless named
  * otherwise. */
 typedef struct mf_model_info {
@@ -328,6 +340,9 @@ typedef struct mf_model_info {
      * positions of them all, of which those that no window reaches any more are given back. */
     uint32_t window_tokens;
     uint64_t window_page_bytes;
+    /* So many of the following are there; the last stands for all further ones of its kind. */
+    uint64_t n_left_out;
+    mf_left_out left_out[MF_LEFT_OUT_MOST];
 } mf_model_info;
 
 MF_API MF_MUST_CHECK mf_status mf_model_inspect_sized(const char *path,

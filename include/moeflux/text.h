@@ -55,9 +55,11 @@ MF_API int32_t mf_tokenizer_start(const mf_tokenizer *tokenizer);
 /* Non-zero for special tokens (not shown to the user). */
 MF_API int mf_tokenizer_is_special(const mf_tokenizer *tokenizer, int32_t token);
 
-/* Incremental decoding. Zero-initialise; holds back the bytes of an unfinished UTF-8 character. */
+/* Incremental decoding. Zero-initialise for each text: where it starts matters to SentencePiece's
+ * vocabularies, whose first blank is not shown. Holds back the bytes of an unfinished UTF-8
+ * character. */
 typedef struct mf_decoder {
-    unsigned char pending[4];
+    unsigned char pending[4]; /* the last: whether the text has begun */
     unsigned char n_pending;
 } mf_decoder;
 

@@ -27,7 +27,7 @@ from .errors import (
 )
 from .grammar import Grammar, Guide, Vocabulary
 from .hub import find
-from .info import DeviceInfo, ModelInfo, Stats, devices
+from .info import DeviceInfo, LeftOut, ModelInfo, Stats, devices
 from .model import Model, StepItem, Store, inspect, version
 from .options import ModelOptions, SamplingOptions
 from .reply import Event, EventKind, Reply, Syntax, ToolCall
@@ -54,6 +54,7 @@ __all__ = [
     "GenerateOptions",
     "Grammar",
     "Guide",
+    "LeftOut",
     "Model",
     "ModelInfo",
     "ModelOptions",

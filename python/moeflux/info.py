@@ -9,6 +9,16 @@ from ._native import fields, ffi, filled, lib, new_error, text_of
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """mf_left_out: a part of a checkpoint that is there and not run."""
+
+    what: str
+    names: str
+    n_tensors: int
+    n_bytes: int
+
+
+@dataclass(frozen=True)
 class ModelInfo:
     """mf_model_info: sizes in bytes unless named otherwise."""
 
@@ -67,6 +77,7 @@ class ModelInfo:
     device_bytes: int
     device_why: str
     n_host_slots: int
+    left_out: list[LeftOut]
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,10 @@ class DeviceInfo:
 
 def model_info(struct: Any) -> ModelInfo:
     known = ModelInfo.__dataclass_fields__
-    return ModelInfo(**{n: v for n, v in fields(struct).items() if n in known})
+    values: dict[str, Any] = {n: v for n, v in fields(struct).items() if n in known}
+    parts = [fields(ffi.addressof(struct.left_out, i)) for i in range(struct.n_left_out)]
+    values["left_out"] = [LeftOut(**part) for part in parts]
+    return ModelInfo(**values)
 
 
 def stats_of(engine: Any) -> Stats:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Repacking: values word by word, then scales and zeros. Layouts: AutoGPTQ and GPTQModel (qweight,
- * qzeros), AutoAWQ (the "gemm" order), compressed-tensors (pack-quantized, int-quantized). */
+ * qzeros), AutoAWQ (the "gemm" order), compressed-tensors (pack-quantized, int-quantized), GGUF's
+ * NVFP4. */
 #include "base/weight_repack.h"
 
 #include "base/half.h"
@@ -14,6 +15,7 @@ static const char *const names[MF_PACKINGS] = {
     [MF_PACKING_ROWS] = "pack-quantized",
     [MF_PACKING_BYTES] = "int-quantized",
     [MF_PACKING_TURNED] = "transposed",
+    [MF_PACKING_BLOCKS] = "nvfp4",
 };
 
 const char *mf_packing_name(mf_packing packing)
@@ -85,6 +87,14 @@ bool mf_repack_choose(mf_repack *r)
     return true;
 }
 
+static uint64_t block_row_bytes(const mf_repack *r)
+{
+    mf_weight_shape stored = r->shape;
+    if (stored.kind == MF_WEIGHT_NVFP4)
+        stored.kind = MF_WEIGHT_GGUF_NVFP4;
+    return mf_weight_array_row_bytes(&stored, MF_WEIGHT_VALUES);
+}
+
 static mf_packed_array values_of(const mf_repack *r)
 {
     const uint64_t n_rows = r->shape.n_rows, n_cols = r->shape.n_cols, bits = r->bits;
@@ -98,6 +108,8 @@ static mf_packed_array values_of(const mf_repack *r)
     case MF_PACKING_TURNED:
         return (mf_packed_array){n_cols, r->n_stored_rows,
                                  (uint32_t)mf_dtype_bytes(r->shape.float_type)};
+    case MF_PACKING_BLOCKS:
+        return (mf_packed_array){n_rows, block_row_bytes(r), 1};
     default:
         return (mf_packed_array){n_cols * bits / 32, n_rows, 4};
     }
@@ -122,7 +134,9 @@ mf_packed_array mf_repack_stored(const mf_repack *r, uint32_t array)
     const uint32_t width = (uint32_t)mf_dtype_bytes(r->scale_type);
     if (array == MF_PACKED_VALUES)
         return values_of(r);
-    if (r->packing == MF_PACKING_TURNED)
+    if (r->packing == MF_PACKING_BLOCKS && array == MF_PACKED_SCALES && n_groups != 0)
+        return (mf_packed_array){0, 1, sizeof(float)};
+    if (r->packing == MF_PACKING_TURNED || r->packing == MF_PACKING_BLOCKS)
         return (mf_packed_array){0};
     if (array == MF_PACKED_SCALES)
         return is_by_column(r) ? (mf_packed_array){n_groups, n_rows, width}
@@ -380,6 +394,55 @@ static bool make_index(const mf_repack *r, const unsigned char *index, unsigned 
     return true;
 }
 
+/* -------------------------------------------------------------------------------- blocks -- */
+
+#define NVFP4_BLOCK 64u /* columns: 4 scales, then for each 16 the first 8 low, the others high */
+
+/* Of 8 bytes the nibbles below, of neighbours in a byte. */
+static uint32_t join_nibbles(uint64_t x)
+{
+    x &= 0x0f0f0f0f0f0f0f0full;
+    x = (x | x >> 4) & 0x00ff00ff00ff00ffull;
+    x = (x | x >> 8) & 0x0000ffff0000ffffull;
+    return (uint32_t)(x | x >> 16);
+}
+
+/* Scales have no sign; what is no number is 0. */
+static unsigned char plain_scale(unsigned char scale)
+{
+    scale &= 0x7f;
+    return scale == 0x7f ? 0 : scale;
+}
+
+static void part_nvfp4(const unsigned char *from, uint64_t n_blocks, unsigned char *values,
+                       unsigned char *scales)
+{
+    for (uint64_t block = 0; block < n_blocks; block++, from += 4 + NVFP4_BLOCK / 2)
+        for (uint32_t i = 0; i < 4; i++, values += 8) {
+            uint64_t stored;
+            memcpy(&stored, from + 4 + 8 * (size_t)i, sizeof stored);
+            const uint32_t parted[2] = {join_nibbles(stored), join_nibbles(stored >> 4)};
+            memcpy(values, parted, sizeof parted);
+            *scales++ = plain_scale(from[i]);
+        }
+}
+
+static void make_blocks(const mf_repack *r, const unsigned char *const stored[MF_PACKED_ARRAYS],
+                        uint32_t first_row, uint32_t n_rows,
+                        unsigned char *const made[MF_MAX_WEIGHT_ARRAYS])
+{
+    const uint64_t row_bytes = block_row_bytes(r), n_blocks = r->shape.n_cols / NVFP4_BLOCK;
+    const unsigned char *from = stored[MF_PACKED_VALUES] + first_row * row_bytes;
+    if (r->shape.kind != MF_WEIGHT_NVFP4) {
+        memcpy(made[MF_WEIGHT_VALUES] + first_row * row_bytes, from, n_rows * row_bytes);
+        return;
+    }
+    part_nvfp4(from, n_rows * n_blocks, made[MF_WEIGHT_VALUES] + first_row * n_blocks * 32,
+               made[MF_WEIGHT_SCALES] + first_row * n_blocks * 4);
+    if (r->n_groups != 0 && first_row == 0)
+        memcpy(made[MF_WEIGHT_BIASES], stored[MF_PACKED_SCALES], sizeof(float));
+}
+
 bool mf_repack_rows(const mf_repack *r, const unsigned char *const stored[MF_PACKED_ARRAYS],
                     uint32_t first_row, uint32_t n_rows,
                     unsigned char *const made[MF_MAX_WEIGHT_ARRAYS])
@@ -387,6 +450,10 @@ bool mf_repack_rows(const mf_repack *r, const unsigned char *const stored[MF_PAC
     const uint32_t end_row = first_row + n_rows;
     if (r->packing == MF_PACKING_TURNED) {
         turn_floats(r, stored[MF_PACKED_VALUES], first_row, end_row, made[MF_WEIGHT_VALUES]);
+        return true;
+    }
+    if (r->packing == MF_PACKING_BLOCKS) {
+        make_blocks(r, stored, first_row, n_rows, made);
         return true;
     }
     make_values(r, stored[MF_PACKED_VALUES], first_row, end_row, made[MF_WEIGHT_VALUES]);

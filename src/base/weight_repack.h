@@ -22,6 +22,8 @@ typedef enum mf_packing {
                           [words, groups] */
     MF_PACKING_BYTES,  /* compressed-tensors: bytes with a sign, [rows, columns]; zeros likewise */
     MF_PACKING_TURNED, /* floats, [columns, rows], of which a matrix may be some neighbours alone */
+    MF_PACKING_BLOCKS, /* GGUF's blocks, [rows]: NVFP4's, which have a factor beside them, are taken
+                          apart; others, read with such, stay what they are */
     MF_PACKINGS
 } mf_packing;
 
@@ -37,7 +39,8 @@ enum { MF_PACKED_VALUES = 0, MF_PACKED_SCALES, MF_PACKED_ZEROS, MF_PACKED_INDEX,
 typedef struct mf_repack {
     mf_packing packing; /* MF_PACKING_NONE: nothing is to be done */
     uint32_t bits;
-    uint32_t n_groups; /* scales of a row as they are stored */
+    uint32_t n_groups; /* scales of a row as they are stored; MF_PACKING_BLOCKS: 1 where the factor
+                          is made with the rows, 0 where it is not */
     mf_dtype scale_type;
     bool has_zeros;
     bool has_index;                    /* the group of each column, int32 */
@@ -46,7 +49,8 @@ typedef struct mf_repack {
 } mf_repack;
 
 /* Chooses shape's kind, float type, bits and group; n_rows, n_cols and all else are given. False:
- * no format has such bits, groups and columns. Not of MF_PACKING_TURNED, whose shape is given. */
+ * no format has such bits, groups and columns. Not of MF_PACKING_TURNED and MF_PACKING_BLOCKS,
+ * whose shapes are given. */
 bool mf_repack_choose(mf_repack *r);
 /* Dimensions of a stored array, and the bytes of an element. */
 typedef struct mf_packed_array {

@@ -114,13 +114,7 @@ static mf_status read_source(mf_conversion *c, const char *path, mf_error *error
         return status;
     }
     MF_TRY(mf_model_bind(&c->allocator, source, &c->source, error));
-    MF_TRY(mf_watch_end(&c->watch, source, error));
-    if (c->source.binder.experts.forms != NULL) /* which one form for a layer would read wrongly */
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: experts of several forms in a layer cannot be converted: convert the "
-                       "checkpoint that it was made of",
-                       path);
-    return MF_OK;
+    return mf_watch_end(&c->watch, source, error);
 }
 
 static mf_status open_source_files(mf_conversion *c, mf_error *error)

@@ -30,9 +30,11 @@ typedef struct mf_run {
 
 /* A layer's experts as they are and as they will be. */
 typedef struct mf_target_layer {
-    uint32_t layer; /* of the model */
-    bool is_paired; /* rows of gate and up take turns in gate */
-    mf_run source;
+    uint32_t layer;     /* of the model */
+    bool is_paired;     /* rows of gate and up take turns in gate */
+    uint32_t n_sources; /* forms that its experts have */
+    mf_run sources[MF_EXPERT_FORMS];
+    const uint8_t *source_of; /* [n_experts]; NULL: all have the first */
     uint32_t n_forms;
     mf_run forms[MF_EXPERT_FORMS];
     const uint8_t *form_of;                     /* [n_experts] */
@@ -40,6 +42,11 @@ typedef struct mf_target_layer {
     uint64_t file_bytes[MF_CONVERT_MAX_DRIVES]; /* 0: it has none of the layer */
     uint32_t file_experts[MF_CONVERT_MAX_DRIVES];
 } mf_target_layer;
+
+static inline const mf_run *mf_target_source(const mf_target_layer *layer, uint32_t expert)
+{
+    return &layer->sources[layer->source_of != NULL ? layer->source_of[expert] : 0];
+}
 
 /* One directory that is written to. */
 typedef struct mf_output_dir {

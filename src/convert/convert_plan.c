@@ -119,7 +119,7 @@ static void count_files(mf_conversion *c, mf_target_layer *t)
         t->file_bytes[t->drive_of[e]] += r->padded_bytes;
         t->file_experts[t->drive_of[e]]++;
         c->result.expert_bytes += r->n_bytes;
-        c->result.source_expert_bytes += t->source.n_bytes;
+        c->result.source_expert_bytes += mf_target_source(t, e)->n_bytes;
         c->result.padding_bytes += r->padded_bytes - r->n_bytes;
         c->result.expert_read_bytes += r->padded_bytes;
     }
@@ -144,12 +144,13 @@ static uint32_t bits_of_layer(const mf_conversion *c, uint32_t layer)
     return bits;
 }
 
-/* What an expert of the layer becomes with so many bits. What is so already stays as it is. */
-static mf_status quantised_run(const mf_conversion *c, const mf_target_layer *t, uint32_t bits,
-                               mf_run *out, mf_error *error)
+/* What an expert of one of the layer's forms becomes with so many bits. What is so already stays as
+ * it is. */
+static mf_status quantised_run(const mf_conversion *c, const mf_target_layer *t,
+                               const mf_run *source, uint32_t bits, mf_run *out, mf_error *error)
 {
     const uint32_t group = c->options.group != 0 ? c->options.group : 64;
-    *out = t->source;
+    *out = *source;
     for (uint32_t j = 0; j < MF_EXPERT_MATRICES && bits != 0; j++) {
         mf_weight_shape *s = &out->shapes[j];
         if (s->kind == 0)
@@ -179,21 +180,59 @@ static void rank(const uint64_t *uses, uint32_t n, ranked *out)
     qsort(out, n, sizeof *out, by_uses);
 }
 
-/* Those that are used most have a form of their own. */
+/* The form that experts of a source's form get with so many bits, among those of the layer. */
+static mf_status find_form(const mf_conversion *c, mf_target_layer *t, uint32_t source,
+                           uint32_t bits, uint8_t *form, mf_error *error)
+{
+    mf_run run;
+    MF_TRY(quantised_run(c, t, &t->sources[source], bits, &run, error));
+    for (uint32_t f = 0; f < t->n_forms; f++)
+        if (memcmp(run.shapes, t->forms[f].shapes, sizeof run.shapes) == 0) {
+            *form = (uint8_t)f;
+            return MF_OK;
+        }
+    if (t->n_forms == MF_EXPERT_FORMS)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: experts of layer %u would have more than %d forms",
+                       c->source.source->path, t->layer, MF_EXPERT_FORMS);
+    *form = (uint8_t)t->n_forms;
+    t->forms[t->n_forms++] = run;
+    return MF_OK;
+}
+
+/* Those that are used most have forms of their own. */
 static mf_status plan_forms(const mf_conversion *c, mf_target_layer *t, const ranked *order,
                             uint8_t *form_of, mf_error *error)
 {
-    const double n_hot = c->options.hot_share * (double)c->source.h.n_experts;
-    t->n_forms = 1;
-    MF_TRY(quantised_run(c, t, bits_of_layer(c, t->layer), &t->forms[0], error));
-    if (c->options.hot_bits == 0 || n_hot < 1 || t->layer >= c->source.h.n_layers)
-        return MF_OK;
-    MF_TRY(quantised_run(c, t, c->options.hot_bits, &t->forms[1], error));
-    if (memcmp(t->forms[1].shapes, t->forms[0].shapes, sizeof t->forms[0].shapes) == 0)
-        return MF_OK;
-    t->n_forms = 2;
-    for (uint32_t i = 0; i < (uint32_t)n_hot; i++)
-        form_of[order[i].expert] = 1;
+    const double share = c->options.hot_share * (double)c->source.h.n_experts;
+    const bool has_hot = c->options.hot_bits != 0 && share >= 1 && t->layer < c->source.h.n_layers;
+    const uint32_t n_hot = has_hot ? (uint32_t)share : 0;
+    uint8_t cold[MF_EXPERT_FORMS], hot[MF_EXPERT_FORMS] = {0};
+    t->n_forms = 0;
+    for (uint32_t s = 0; s < t->n_sources; s++)
+        MF_TRY(find_form(c, t, s, bits_of_layer(c, t->layer), &cold[s], error));
+    for (uint32_t s = 0; s < t->n_sources && has_hot; s++)
+        MF_TRY(find_form(c, t, s, c->options.hot_bits, &hot[s], error));
+    for (uint32_t i = 0; i < c->source.h.n_experts; i++) {
+        const uint32_t e = order[i].expert, s = t->source_of != NULL ? t->source_of[e] : 0;
+        form_of[e] = i < n_hot ? hot[s] : cold[s];
+    }
+    return MF_OK;
+}
+
+/* What the layer's experts are. */
+static mf_status lay_sources(const mf_conversion *c, const mf_expert_shape *from,
+                             mf_target_layer *t, mf_error *error)
+{
+    t->n_sources = from->n_forms != 0 ? from->n_forms : 1;
+    t->source_of = from->n_forms != 0 ? from->form_of : NULL;
+    for (uint32_t s = 0; s < t->n_sources; s++) {
+        const mf_expert_shape of_form = mf_expert_shape_of(from, s);
+        t->sources[s].shapes[0] = of_form.gate.shape;
+        t->sources[s].shapes[1] = of_form.up.shape;
+        t->sources[s].shapes[2] = of_form.down.shape;
+        MF_TRY(lay_run(c, t->layer, &t->sources[s], error));
+    }
     return MF_OK;
 }
 
@@ -205,10 +244,7 @@ static mf_status plan_layer(mf_conversion *c, uint32_t layer, const ranked *orde
     uint8_t *form_of = c->of_experts + 2 * (size_t)moe * n, *drive_of = form_of + n;
     t->layer = layer;
     t->is_paired = from->steps.is_paired;
-    t->source.shapes[0] = from->gate.shape;
-    t->source.shapes[1] = from->up.shape;
-    t->source.shapes[2] = from->down.shape;
-    MF_TRY(lay_run(c, layer, &t->source, error));
+    MF_TRY(lay_sources(c, from, t, error));
     MF_TRY(plan_forms(c, t, order, form_of, error));
     t->form_of = form_of;
     t->drive_of = drive_of;

@@ -35,7 +35,7 @@ static mf_status fail_row(const mf_convert_make *m, uint32_t row, mf_error *erro
 mf_status mf_convert_make_matrix(const mf_convert_make *m, const unsigned char *in,
                                  unsigned char *out, float *row, mf_error *error)
 {
-    const mf_run *from = &m->layer->source, *to = &m->layer->forms[m->form];
+    const mf_run *from = mf_target_source(m->layer, m->expert), *to = &m->layer->forms[m->form];
     const mf_weight_shape *s = &from->shapes[m->matrix], *t = &to->shapes[m->matrix];
     const uint32_t first = m->matrix * MF_MAX_WEIGHT_ARRAYS;
     const mf_quantise_form form = {t->bits, t->group};

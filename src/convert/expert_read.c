@@ -78,7 +78,8 @@ static uint64_t place_of(const mf_expert_part *part, uint32_t expert)
 static mf_status read_part(const mf_conversion *c, const mf_expert_part *part, uint32_t expert,
                            unsigned char *out, mf_error *error)
 {
-    return read_file(c, file_of(part, expert), place_of(part, expert), out, part->n_bytes, error);
+    return read_file(c, file_of(part, expert), place_of(part, expert), out,
+                     mf_expert_part_bytes(part, expert), error);
 }
 
 void mf_convert_foresee(int fd, uint64_t at, uint64_t n_bytes)
@@ -99,13 +100,13 @@ void mf_convert_foresee_expert(const mf_conversion *c, uint32_t moe_layer, uint3
     const bool is_made = mf_expert_is_made(&map, moe_layer);
     if (is_made)
         parts = mf_expert_stored_parts(&map, moe_layer, &n_parts);
+    const mf_run *run = mf_target_source(&c->layers[moe_layer], expert);
     for (uint32_t p = 0; p < n_parts; p++) {
+        const uint64_t n_bytes = mf_expert_part_bytes(&parts[p], expert);
         /* those that stay in memory have no place of their own */
-        if (!is_made && parts[p].n_bytes != c->layers[moe_layer].source.part_bytes[p])
-            continue;
-        if (parts[p].n_bytes != 0)
+        if (n_bytes != 0 && (is_made || n_bytes == run->part_bytes[p]))
             mf_convert_foresee(c->source_fds[file_of(&parts[p], expert)],
-                               place_of(&parts[p], expert), parts[p].n_bytes);
+                               place_of(&parts[p], expert), n_bytes);
     }
 }
 
@@ -113,7 +114,7 @@ void mf_convert_foresee_expert(const mf_conversion *c, uint32_t moe_layer, uint3
 static mf_status make_expert(const mf_conversion *c, const mf_expert_map *map, uint32_t moe_layer,
                              uint32_t expert, unsigned char *out, mf_error *error)
 {
-    const mf_run *run = &c->layers[moe_layer].source;
+    const mf_run *run = mf_target_source(&c->layers[moe_layer], expert);
     const unsigned char *stored[MF_MAX_STORED_PARTS];
     unsigned char *parts[MF_MAX_EXPERT_PARTS];
     uint32_t n_parts;
@@ -144,26 +145,30 @@ static mf_status make_expert(const mf_conversion *c, const mf_expert_map *map, u
 mf_status mf_convert_read_expert(const mf_conversion *c, uint32_t moe_layer, uint32_t expert,
                                  unsigned char *out, mf_error *error)
 {
-    const mf_run *run = &c->layers[moe_layer].source;
+    const mf_run *run = mf_target_source(&c->layers[moe_layer], expert);
     const mf_expert_shape *shape = &c->source.weights.layers[c->layers[moe_layer].layer].experts;
     const mf_weight *matrices[] = {&shape->gate, &shape->up, &shape->down};
     const mf_expert_part *parts =
         c->source.binder.experts.parts + (size_t)moe_layer * MF_MAX_EXPERT_PARTS;
     const mf_expert_map map = mf_expert_tables_map(&c->source.binder.experts, &c->source.h);
     uint64_t end = 0;
-    if (mf_expert_is_made(&map, moe_layer))
-        return make_expert(c, &map, moe_layer, expert, out, error);
+    const bool is_made = mf_expert_is_made(&map, moe_layer);
+    if (is_made)
+        MF_TRY(make_expert(c, &map, moe_layer, expert, out, error));
     for (uint32_t p = 0; p < MF_MAX_EXPERT_PARTS; p++) {
-        if (run->part_bytes[p] == 0)
+        const bool is_resident = mf_expert_part_bytes(&parts[p], expert) != run->part_bytes[p];
+        if (run->part_bytes[p] == 0 || (is_made && !is_resident))
             continue;
-        memset(out + end, 0, run->part_at[p] - end);
+        if (!is_made)
+            memset(out + end, 0, run->part_at[p] - end);
         end = run->part_at[p] + run->part_bytes[p];
-        if (parts[p].n_bytes == run->part_bytes[p])
-            MF_TRY(read_part(c, &parts[p], expert, out + run->part_at[p], error));
-        else
+        if (is_resident)
             MF_TRY(read_resident(c, matrices[p / MF_MAX_WEIGHT_ARRAYS], p % MF_MAX_WEIGHT_ARRAYS,
                                  expert, out + run->part_at[p], error));
+        else
+            MF_TRY(read_part(c, &parts[p], expert, out + run->part_at[p], error));
     }
-    memset(out + end, 0, run->padded_bytes - end);
+    if (!is_made)
+        memset(out + end, 0, run->padded_bytes - end);
     return MF_OK;
 }

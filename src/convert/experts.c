@@ -279,15 +279,15 @@ static void measure(const mf_conversion *c, file_copy *f)
 {
     for (uint32_t i = 0; i < c->source.h.n_moe_layers; i++) {
         const mf_target_layer *t = &c->layers[i];
-        f->in_room = t->source.padded_bytes > f->in_room ? t->source.padded_bytes : f->in_room;
-        for (uint32_t j = 0; j < MF_EXPERT_MATRICES; j++)
-            if (t->source.shapes[j].n_cols > f->max_cols)
-                f->max_cols = t->source.shapes[j].n_cols;
-        for (uint32_t form = 0; form < t->n_forms; form++) {
-            const mf_run *r = &t->forms[form];
-            const bool is_same = memcmp(r->shapes, t->source.shapes, sizeof r->shapes) == 0;
+        for (uint32_t e = 0; e < c->source.h.n_experts; e++) {
+            const mf_run *from = mf_target_source(t, e), *to = &t->forms[t->form_of[e]];
+            f->in_room = from->padded_bytes > f->in_room ? from->padded_bytes : f->in_room;
+            for (uint32_t j = 0; j < MF_EXPERT_MATRICES; j++)
+                if (from->shapes[j].n_cols > f->max_cols)
+                    f->max_cols = from->shapes[j].n_cols;
+            const bool is_same = memcmp(to->shapes, from->shapes, sizeof to->shapes) == 0;
             if (!is_same || f->out_room != 0)
-                f->out_room = r->padded_bytes > f->out_room ? r->padded_bytes : f->out_room;
+                f->out_room = to->padded_bytes > f->out_room ? to->padded_bytes : f->out_room;
         }
     }
     /* where some are made and some are copied, all go through both */

@@ -162,7 +162,7 @@ static bool is_of_draft(const mf_source *source, const mf_tensor *t, uint32_t n_
            mf_source_has_draft(source, n_layers);
 }
 
-static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32_t n_extra,
+static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_extra,
                               uint32_t *n_skipped, mf_error *error)
 {
     uint32_t n = 0;
@@ -175,6 +175,8 @@ static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: tensor %s belongs to nothing in this model (surplus)",
                            source->hparam_path, t->name);
+        mf_source_leave_out(source, t, MF_LEFT_DRAFT, t->name,
+                            (size_t)(strchr(t->name, '.') + 1 - t->name));
         n = 1;
     }
     *n_skipped = n;

@@ -305,31 +305,51 @@ static mf_expert_layout expert_layout(const mf_source *source, uint32_t layer)
     return has(source, first) ? MF_EXPERTS_EACH : MF_EXPERTS_STACKED;
 }
 
+/* What a tensor is of that is skipped, and its name or the beginning of it; what is too small to
+ * speak of has no name. */
+typedef struct skipped_part {
+    const char *what, *name;
+} skipped_part;
+
 /* Tensors that a text model does not need: the vision tower and the multi-token-prediction head;
  * an indexer that is not in force; what other
  * programs quantise activations and caches by; shapes, which follow from the config. */
-static bool is_skipped(const char *name)
+static bool is_skipped(const char *name, skipped_part *part)
 {
-    static const char *const parts[] = {"mtp.",
-                                        "mtp_",
-                                        "visual.",
-                                        "indexer.",
-                                        "vision_tower.",
-                                        "vision_model.",
-                                        "multi_modal_projector.",
-                                        "mm_projector.",
-                                        "rotary_emb.inv_freq"};
+    static const skipped_part parts[] = {{MF_LEFT_DRAFT, "mtp."},
+                                         {MF_LEFT_DRAFT, "mtp_"},
+                                         {"vision tower", "visual."},
+                                         {"indexer", "indexer."},
+                                         {"vision tower", "vision_tower."},
+                                         {"vision tower", "vision_model."},
+                                         {"vision projector", "multi_modal_projector."},
+                                         {"vision projector", "mm_projector."},
+                                         {NULL, "rotary_emb.inv_freq"}};
     static const char *const ends[] = {".weight_shape", ".input_scale", ".input_global_scale",
                                        ".k_scale", ".v_scale"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *at = strstr(name, parts[i].name);
+        if (at == NULL || (at != name && at[-1] != '.'))
+            continue;
+        *part = parts[i];
+        return true;
+    }
+    *part = (skipped_part){0};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends_with(name, ends[i]))
             return true;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const char *at = strstr(name, parts[i]);
-        if (at != NULL && (at == name || at[-1] == '.'))
-            return true;
-    }
     return false;
+}
+
+/* Names begin with what stands before the part's, but for parts that every layer has. */
+static void leave_out(mf_source *source, const mf_tensor *t, const skipped_part *part)
+{
+    const char *at = part->what == NULL ? NULL : strstr(t->name, part->name);
+    if (at == NULL)
+        return;
+    const bool is_of_layers = strstr(t->name, "layers.") != NULL && strstr(t->name, "layers.") < at;
+    const char *from = is_of_layers ? at : t->name;
+    mf_source_leave_out(source, t, part->what, from, (size_t)(at - from) + strlen(part->name));
 }
 
 /* The layer that a tensor belongs to; UINT32_MAX if to none. */
@@ -343,20 +363,29 @@ static uint32_t layer_of(const mf_checkpoint *c, const char *name)
     return *end == '.' && layer < UINT16_MAX ? (uint32_t)layer : UINT32_MAX;
 }
 
-static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32_t n_extra,
+static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_extra,
                               uint32_t *n_skipped, mf_error *error)
 {
     uint32_t end = n_layers;
     for (size_t i = 0; i < source->table.n_tensors; i++) {
         const mf_tensor *t = &source->table.tensors[i];
-        if (t->used || is_skipped(t->name))
+        const uint32_t layer = layer_of(checkpoint_of(source), t->name);
+        const bool is_extra = layer >= n_layers && layer < n_layers + n_extra;
+        skipped_part part;
+        if (t->used)
             continue;
-        uint32_t layer = layer_of(checkpoint_of(source), t->name);
-        if (layer < n_layers || layer >= n_layers + n_extra)
+        if (!is_extra && is_skipped(t->name, &part)) {
+            leave_out(source, t, &part);
+            continue;
+        }
+        if (!is_extra)
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: tensor %s belongs to nothing in this model (surplus)",
                            path_of(source, t), t->name);
         end = layer + 1 > end ? layer + 1 : end;
+        const char *number = strstr(t->name, "layers.") + strlen("layers.");
+        mf_source_leave_out(source, t, MF_LEFT_DRAFT, t->name,
+                            (size_t)(strchr(number, '.') + 1 - t->name));
     }
     *n_skipped = end - n_layers;
     return MF_OK;

@@ -116,6 +116,18 @@ void mf_gguf_role_name(mf_tensor_id id, char *name, size_t capacity)
     write_name(id, first != NULL ? first : "(none)", name, capacity);
 }
 
+mf_tensor *mf_gguf_find_beside(const mf_gguf_source *gguf, const mf_tensor *tensor,
+                               const char *what)
+{
+    static const char ending[] = ".weight";
+    char name[NAME_BYTES];
+    const size_t n = strlen(tensor->name), n_ending = sizeof ending - 1;
+    if (n < n_ending || strcmp(tensor->name + n - n_ending, ending) != 0)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s.%s", (int)(n - n_ending), tensor->name, what);
+    return mf_tensor_find(&gguf->source.table, name);
+}
+
 mf_tensor *mf_gguf_find_role(const mf_gguf_source *gguf, mf_tensor_id id)
 {
     mf_tensor *tensor = NULL;

@@ -33,6 +33,23 @@ static void make_matrix(mf_tensor *t)
     t->n_dims = 2;
 }
 
+/* What NVFP4 is multiplied by: NAME.scale, which converters leave out where it is 1. What is beside
+ * it for activations, NAME.input_scale, is not needed: they are not quantised to 4 bits. */
+static mf_tensor *factor_of(const mf_gguf_source *gguf, mf_tensor *t)
+{
+    if (t->type != MF_TENSOR_BLOCKS || t->kind != MF_WEIGHT_GGUF_NVFP4)
+        return NULL;
+    mf_tensor *factor = mf_gguf_find_beside(gguf, t, "scale");
+    mf_tensor *of_input = mf_gguf_find_beside(gguf, t, "input_scale");
+    if (of_input != NULL)
+        of_input->used = true;
+    if (factor == NULL)
+        return NULL;
+    factor->used = true;
+    t->packing = MF_PACKING_BLOCKS;
+    return factor;
+}
+
 static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_error *error)
 {
     mf_tensor *t = mf_gguf_find_role(gguf_of(source), id);
@@ -49,7 +66,7 @@ static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_err
     t->is_negated_exp = id.role == MF_ROLE_LINEAR_A_LOG;
     if (id.role == MF_ROLE_SHARED_ROUTER)
         make_matrix(t);
-    *out = (mf_stored){.data = t};
+    *out = (mf_stored){.data = t, .scales = factor_of(gguf_of(source), t)};
     return MF_OK;
 }
 
@@ -87,7 +104,7 @@ static uint32_t layer_of(const char *name)
     return end != name + 4 && *end == '.' && layer < UINT16_MAX ? (uint32_t)layer : UINT32_MAX;
 }
 
-static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32_t n_extra,
+static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_extra,
                               uint32_t *n_skipped, mf_error *error)
 {
     uint32_t end = n_layers;
@@ -95,13 +112,19 @@ static mf_status check_unused(const mf_source *source, uint32_t n_layers, uint32
     for (size_t i = 0; i < source->table.n_tensors; i++) {
         const mf_tensor *t = &source->table.tensors[i];
         const uint32_t layer = layer_of(t->name);
-        if (t->used || strstr(t->name, ".indexer.") != NULL) /* it chooses all there is */
+        if (t->used)
             continue;
+        if (strstr(t->name, ".indexer.") != NULL) { /* it chooses all there is */
+            mf_source_leave_out(source, t, "indexer", "indexer.", strlen("indexer."));
+            continue;
+        }
         if (layer < n_layers || layer >= gguf_of(source)->n_blocks)
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: tensor %s belongs to nothing in this model (surplus)",
                            path_of(source, t), t->name);
         end = layer + 1 > end ? layer + 1 : end;
+        mf_source_leave_out(source, t, MF_LEFT_DRAFT, t->name,
+                            (size_t)(strchr(t->name + strlen("blk."), '.') + 1 - t->name));
     }
     *n_skipped = end - n_layers;
     return MF_OK;
@@ -140,6 +163,8 @@ static const char *float_form(const mf_gguf_source *g)
         const mf_tensor *t = mf_gguf_find_role(g, mf_tensor_of(MF_ROLE_EXPERT_DOWN, layer));
         if (t == NULL)
             continue;
+        if (t->type == MF_TENSOR_BLOCKS && t->kind == MF_WEIGHT_GGUF_NVFP4)
+            return mf_weight_formats[MF_WEIGHT_GGUF_NVFP4].form; /* however it is in memory */
         return t->type == MF_TENSOR_F32    ? "gguf f32"
                : t->type == MF_TENSOR_F16  ? "gguf f16"
                : t->type == MF_TENSOR_BF16 ? "gguf bf16"

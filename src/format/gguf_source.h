@@ -53,6 +53,9 @@ void mf_gguf_hparam(const mf_source *source, const char *name, uint32_t index,
 
 /* gguf_names.c: the tensor that has a role; NULL if there is none. */
 mf_tensor *mf_gguf_find_role(const mf_gguf_source *gguf, mf_tensor_id id);
+/* What stands beside NAME.weight as NAME.`what`; NULL if nothing does. */
+mf_tensor *mf_gguf_find_beside(const mf_gguf_source *gguf, const mf_tensor *tensor,
+                               const char *what);
 /* Its first name. */
 void mf_gguf_role_name(mf_tensor_id id, char *name, size_t capacity);
 

@@ -30,6 +30,35 @@ void mf_source_close(mf_source **source)
     *source = NULL;
 }
 
+/* The part's entry; where there is no room for another, the last one of its kind, or the last. */
+static mf_left_part *left_part(mf_source *source, const char *what, const char *names, size_t n)
+{
+    mf_left_part *of_kind = NULL;
+    for (uint32_t i = 0; i < source->n_left; i++) {
+        mf_left_part *part = &source->left[i];
+        if (strcmp(part->what, what) != 0)
+            continue;
+        of_kind = part;
+        if (strlen(part->names) == n && memcmp(part->names, names, n) == 0)
+            return part;
+    }
+    if (source->n_left == MF_LEFT_PARTS)
+        return of_kind != NULL ? of_kind : &source->left[MF_LEFT_PARTS - 1];
+    mf_left_part *part = &source->left[source->n_left++];
+    part->what = what;
+    memcpy(part->names, names, n);
+    return part;
+}
+
+void mf_source_leave_out(mf_source *source, const mf_tensor *tensor, const char *what,
+                         const char *names, size_t n_names)
+{
+    const size_t most = sizeof source->left[0].names - 1;
+    mf_left_part *part = left_part(source, what, names, n_names < most ? n_names : most);
+    part->n_tensors++;
+    part->n_bytes += tensor->n_bytes;
+}
+
 static mf_hparam_value get(const mf_source *source, const char *name, uint32_t index)
 {
     mf_hparam_value value = {0};

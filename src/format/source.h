@@ -237,11 +237,20 @@ typedef struct mf_source_ops {
     mf_status (*aligned_experts)(mf_source *source, uint32_t layer, mf_expert_run *places,
                                  uint32_t n_experts, mf_aligned_experts *out, mf_error *error);
     /* Every tensor is used, is of a part that text models do without, or is of one of the n_extra
-     * layers after the n_layers-th; *n_skipped of those are there. */
-    mf_status (*check_unused)(const mf_source *source, uint32_t n_layers, uint32_t n_extra,
+     * layers after the n_layers-th; *n_skipped of those are there. Parts are listed in left_out. */
+    mf_status (*check_unused)(mf_source *source, uint32_t n_layers, uint32_t n_extra,
                               uint32_t *n_skipped, mf_error *error);
     void (*close)(mf_source *source);
 } mf_source_ops;
+
+/* Tensors that are there and not used, as mf_left_out has them. */
+#define MF_LEFT_DRAFT "multi-token prediction"
+#define MF_LEFT_PARTS 8
+typedef struct mf_left_part {
+    const char *what; /* static */
+    char names[64];
+    uint64_t n_tensors, n_bytes;
+} mf_left_part;
 
 struct mf_source {
     const mf_source_ops *ops;
@@ -253,6 +262,8 @@ struct mf_source {
     bool
         norms_as_published; /* no conversion has added what the family's mathematics adds to them */
     mf_tensor_table table;
+    mf_left_part left[MF_LEFT_PARTS];
+    uint32_t n_left;
     mf_await await; /* asked before weights are read */
     void *watcher;  /* whoever put operations of its own before those of the form */
 };
@@ -262,6 +273,11 @@ mf_status mf_source_open(const mf_allocator *a, const char *path, uint32_t packe
                          mf_source **out, mf_error *error);
 /* Takes NULL inside. */
 void mf_source_close(mf_source **source);
+
+/* Notes a tensor of a part that is left out; the part's names begin with n_names bytes of `names`.
+ */
+void mf_source_leave_out(mf_source *source, const mf_tensor *tensor, const char *what,
+                         const char *names, size_t n_names);
 
 typedef struct mf_range {
     double min, max;

@@ -338,6 +338,8 @@ mf_status mf_bind_stored(mf_binder *binder, mf_tensor_id id, mf_matrix_shape s,
         .biases = stored.biases};
     if (is_packed_integer(&stored, s.n_cols))
         stored.data->packing = MF_PACKING_ROWS;
+    if (stored.data->packing == MF_PACKING_BLOCKS)
+        MF_TRY(describe_blocks(binder, s, &m, error));
     if (stored.data->packing != MF_PACKING_NONE)
         MF_TRY(mf_bind_packed(binder, s, &stored, &m, error));
     else if (m.shape.kind != 0 || m.data->type == MF_TENSOR_BLOCKS)

@@ -129,6 +129,11 @@ typedef struct mf_expert_id {
 } mf_expert_id;
 mf_status mf_bind_packed_expert(mf_binder *binder, const mf_hparams *h, mf_expert_id id,
                                 const mf_stored_matrix *m, mf_error *error);
+/* Of a matrix of all experts of a layer that is MF_PACKING_BLOCKS: its first part, which is where
+ * it is stored, becomes what is read, and its parts what is made of that; factors are resident. The
+ * tables of what is read have been made. */
+void mf_bind_packed_blocks(mf_binder *binder, const mf_hparams *h, uint32_t layer, uint32_t matrix,
+                           const mf_repack *repack);
 void mf_binder_free_packed(mf_binder *binder);
 /* The tables of what is read of experts: made once, for all layers. */
 mf_status mf_bind_stored_tables(mf_binder *binder, const mf_hparams *h, mf_error *error);

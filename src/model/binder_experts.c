@@ -15,6 +15,7 @@ typedef struct expert_binding {
     uint32_t layer;
     mf_expert_part *parts; /* of this layer */
     bool has_scales;       /* of stacked experts: some that kernels read as float32 were bound */
+    mf_repack blocks[N_MATRICES]; /* of those that have to be taken apart when they are read */
 } expert_binding;
 
 static const mf_role roles[N_MATRICES] = {MF_ROLE_EXPERT_GATE, MF_ROLE_EXPERT_UP,
@@ -67,12 +68,46 @@ static mf_status keep_scales(const expert_binding *b, mf_weight *w, uint32_t arr
     return MF_OK;
 }
 
+/* Blocks with a factor beside them. The factors are resident; see bind_read_blocks. */
+static mf_status keep_blocks(expert_binding *b, uint32_t j, const mf_stored_matrix *m,
+                             mf_expert_shape *shape, mf_error *error)
+{
+    mf_weight *w = shape_of(shape, j);
+    w->shape = m->shape;
+    b->blocks[j] = m->repack;
+    b->parts[part_index(j, MF_WEIGHT_VALUES)] =
+        part_of(m->packed[MF_PACKED_VALUES], b->h->n_experts);
+    shape->has_resident_scales = true;
+    return keep_scales(b, w, MF_WEIGHT_BIASES, m->packed[MF_PACKED_SCALES], (run_of){0, 1}, error);
+}
+
+/* Where some of a layer's matrices have to be taken apart, the others are read with them. */
+static mf_status bind_read_blocks(const expert_binding *b, const mf_expert_shape *shape,
+                                  mf_error *error)
+{
+    bool is_any = false;
+    for (uint32_t j = 0; j < N_MATRICES; j++)
+        is_any = is_any || b->blocks[j].packing != MF_PACKING_NONE;
+    if (!is_any)
+        return MF_OK;
+    MF_TRY(mf_bind_stored_tables(b->binder, b->h, error));
+    const mf_weight *const matrices[N_MATRICES] = {&shape->gate, &shape->up, &shape->down};
+    for (uint32_t j = 0; j < N_MATRICES; j++) {
+        const mf_repack as_is = {.packing = MF_PACKING_BLOCKS, .shape = matrices[j]->shape};
+        const bool is_apart = b->blocks[j].packing != MF_PACKING_NONE;
+        mf_bind_packed_blocks(b->binder, b->h, b->layer, j, is_apart ? &b->blocks[j] : &as_is);
+    }
+    return MF_OK;
+}
+
 /* The parts of matrix j, of tensors that have all experts. */
 static mf_status keep_stacked(expert_binding *b, uint32_t j, const mf_stored_matrix *m, run_of run,
                               mf_expert_shape *shape, mf_error *error)
 {
     const mf_weight_format *format = mf_weight_format_of(&m->shape);
     mf_weight *w = shape_of(shape, j);
+    if (m->repack.packing == MF_PACKING_BLOCKS)
+        return keep_blocks(b, j, m, shape, error);
     w->shape = m->shape;
     w->shape.n_rows /= run.n;
     for (uint32_t i = 0; i < format->n_arrays; i++) {
@@ -106,7 +141,7 @@ static mf_status bind_stacked(expert_binding *b, mf_expert_shape *shape, mf_erro
         MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(roles[j], b->layer), s, &m, error));
         MF_TRY(keep_stacked(b, j, &m, (run_of){0, 1}, shape, error));
     }
-    return MF_OK;
+    return bind_read_blocks(b, shape, error);
 }
 
 /* What can be cut in halves: floats and blocks with their scales inside anywhere, FP8 between two
@@ -141,7 +176,8 @@ static mf_status bind_fused(expert_binding *b, mf_expert_shape *shape, mf_error 
     MF_TRY(keep_stacked(b, GATE, &m, (run_of){0, 2}, shape, error));
     MF_TRY(keep_stacked(b, UP, &m, (run_of){1, 2}, shape, error));
     MF_TRY(mf_bind_stored(b->binder, mf_tensor_of(MF_ROLE_EXPERT_DOWN, b->layer), down, &m, error));
-    return keep_stacked(b, DOWN, &m, (run_of){0, 1}, shape, error);
+    MF_TRY(keep_stacked(b, DOWN, &m, (run_of){0, 1}, shape, error));
+    return bind_read_blocks(b, shape, error);
 }
 
 /* gpt-oss: as fused, but row 2i is row i of gate and row 2i + 1 row i of up. They stay so. */
@@ -367,7 +403,7 @@ mf_status mf_bind_experts(mf_binder *binder, const mf_hparams *h, uint32_t layer
     }
     expert_binding b = {binder, h, layer,
                         binder->experts.parts + (size_t)h->moe_index[layer] * MF_MAX_EXPERT_PARTS,
-                        false};
+                        .has_scales = false};
     MF_TRY(bind_matrices(&b, out, error));
     return bind_steps(&b, out, error);
 }

@@ -49,9 +49,33 @@ static mf_status check_array(const mf_binder *binder, const mf_repack *r, const 
     return mf_bind_wrong_shape(binder, t, text, error);
 }
 
+/* GGUF's NVFP4 with a factor beside it: one, or of stacked matrices one for each. */
+static mf_status bind_blocks(mf_binder *binder, mf_matrix_shape s, const mf_stored *stored,
+                             mf_stored_matrix *out, mf_error *error)
+{
+    const mf_tensor *data = stored->data, *factor = stored->scales;
+    const uint64_t n = s.n_stacked == 0 ? 1 : s.n_stacked;
+    if (data->type != MF_TENSOR_BLOCKS || data->kind != MF_WEIGHT_GGUF_NVFP4)
+        return mf_bind_wrong_shape(binder, data, "blocks of NVFP4", error);
+    if (factor->type != MF_TENSOR_F32 || factor->n_dims != 1 || factor->shape[0] != n) {
+        char text[64];
+        snprintf(text, sizeof text, "[%llu] of F32 (the factor of NVFP4)", (unsigned long long)n);
+        return mf_bind_wrong_shape(binder, factor, text, error);
+    }
+    out->shape = (mf_weight_shape){
+        .kind = MF_WEIGHT_NVFP4, .float_type = MF_F32, .n_rows = s.n_rows, .n_cols = s.n_cols};
+    out->repack = (mf_repack){
+        .packing = MF_PACKING_BLOCKS, .n_groups = s.n_stacked == 0, .shape = out->shape};
+    out->packed[MF_PACKED_VALUES] = stored->data;
+    out->packed[MF_PACKED_SCALES] = stored->scales;
+    return MF_OK;
+}
+
 mf_status mf_bind_packed(mf_binder *binder, mf_matrix_shape s, const mf_stored *stored,
                          mf_stored_matrix *out, mf_error *error)
 {
+    if (stored->data->packing == MF_PACKING_BLOCKS)
+        return bind_blocks(binder, s, stored, out, error);
     const char *path = binder->source->table.files[stored->data->file].path;
     const char *name = stored->data->name;
     mf_repack r = {.packing = stored->data->packing, .has_zeros = stored->zeros != NULL};
@@ -113,6 +137,11 @@ static mf_status keep_rows(mf_binder *binder, const mf_row_list *rows, mf_error 
 mf_status mf_bind_place_packed(mf_binder *binder, const mf_stored_matrix *m,
                                const mf_row_list *rows, mf_weight *w, mf_error *error)
 {
+    if (m->repack.packing == MF_PACKING_BLOCKS && m->repack.n_groups == 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: tensor %s: %s of several matrices in one tensor is not supported",
+                       binder->source->table.files[m->packed[0]->file].path, m->packed[0]->name,
+                       mf_packing_name(m->repack.packing));
     mf_making k = {.repack = m->repack, .first_run = binder->n_rows, .n_runs = rows->n_runs};
     MF_TRY(keep_rows(binder, rows, error));
     for (uint32_t i = 0; i < mf_weight_format_of(&w->shape)->n_arrays; i++) {
@@ -205,6 +234,19 @@ mf_status mf_bind_packed_expert(mf_binder *binder, const mf_hparams *h, mf_exper
         t->parts[part].n_bytes = mf_weight_array_bytes(&m->shape, i);
     }
     return MF_OK;
+}
+
+void mf_bind_packed_blocks(mf_binder *binder, const mf_hparams *h, uint32_t layer, uint32_t matrix,
+                           const mf_repack *repack)
+{
+    mf_expert_tables *t = &binder->experts;
+    const size_t moe = h->moe_index[layer];
+    mf_expert_part *parts = &t->parts[moe * MF_MAX_EXPERT_PARTS + matrix * MF_MAX_WEIGHT_ARRAYS];
+    t->stored[moe * MF_MAX_STORED_PARTS + matrix * MF_PACKED_ARRAYS] = parts[MF_WEIGHT_VALUES];
+    t->recipes[moe].matrices[matrix] = *repack;
+    for (uint32_t i = 0; i < mf_weight_format_of(&repack->shape)->n_arrays; i++)
+        if (!mf_weight_format_of(&repack->shape)->arrays[i].is_float32)
+            parts[i] = (mf_expert_part){.n_bytes = mf_weight_array_bytes(&repack->shape, i)};
 }
 
 mf_status mf_expert_recipe_make(const void *ctx, uint32_t layer, const unsigned char *const *stored,

@@ -46,8 +46,9 @@ static uint64_t file_bytes(const char *dir, const char *name)
 
 uint64_t mf_tokenizer_file_bytes(const char *dir)
 {
-    static const char *const names[] = {"tokenizer.json", "tiktoken.model", "mlx/tokenizer.json",
-                                        "mlx/tiktoken.model", "text.gguf"};
+    static const char *const names[] = {
+        "tokenizer.json",     "tiktoken.model",     "hy.tiktoken", "tokenizer.model",
+        "mlx/tokenizer.json", "mlx/tiktoken.model", "text.gguf"};
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         uint64_t n = file_bytes(dir, names[i]);

@@ -263,6 +263,21 @@ static uint32_t first_moe_layer(const mf_hparams *h)
     return i;
 }
 
+_Static_assert(MF_LEFT_OUT_MOST == MF_LEFT_PARTS, "all parts are told");
+
+static void describe_left_out(const mf_source *source, mf_model_info *out)
+{
+    out->n_left_out = source->n_left;
+    for (uint32_t i = 0; i < source->n_left; i++) {
+        const mf_left_part *part = &source->left[i];
+        mf_left_out *left = &out->left_out[i];
+        snprintf(left->what, sizeof left->what, "%s", part->what);
+        snprintf(left->names, sizeof left->names, "%s", part->names);
+        left->n_tensors = part->n_tensors;
+        left->n_bytes = part->n_bytes;
+    }
+}
+
 static void describe_shapes(const mf_model *m, mf_model_info *out)
 {
     const mf_hparams *h = &m->h;
@@ -302,6 +317,7 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     out->n_context_tokens_model = h->n_context;
     out->expert_bits = mf_weight_bits(gate);
     out->n_parameters = m->binder.n_parameters;
+    describe_left_out(m->source, out);
 }
 
 /* As the options name them. */

@@ -2,7 +2,6 @@
 /* Loading and finding added tokens. */
 #include "text/added_tokens.h"
 
-#include "text/nfc.h"
 #include "text/unicode_additions.h"
 #include "text/utf8.h"
 
@@ -16,26 +15,21 @@ static bool flag(yyjson_val *token, const char *name)
 }
 
 static mf_status set_text(mf_added_token *t, const mf_allocator *a, const char *text, size_t n,
-                          bool through_nfc, mf_error *error)
+                          const mf_normalizer *normalizer, mf_error *error)
 {
-    mf_buffer normalized;
-    mf_nfc_scratch scratch;
+    const unsigned char *normalized = (const unsigned char *)text;
+    mf_normal_scratch scratch;
     mf_status status = MF_OK;
-    mf_buffer_init(&normalized, a);
-    mf_nfc_scratch_init(&scratch, a);
-    if (through_nfc) {
-        MF_TRY_GOTO(mf_nfc(&scratch, (const unsigned char *)text, n, &normalized, error));
-        text = (const char *)normalized.data;
-        n = normalized.n_bytes;
-    }
+    mf_normal_scratch_init(&scratch, a);
+    if (normalizer != NULL)
+        MF_TRY_GOTO(mf_normalise(normalizer, &scratch, &normalized, &n, error));
     t->text = mf_alloc(a, n);
     if (t->text == NULL)
         MF_TRY_GOTO(mf_fail_memory(error, n, "an added token"));
-    memcpy(t->text, text, n);
+    memcpy(t->text, normalized, n);
     t->n_bytes = n;
 fail:
-    mf_nfc_scratch_free(&scratch);
-    mf_buffer_free(&normalized);
+    mf_normal_scratch_free(&scratch);
     return status;
 }
 
@@ -87,7 +81,7 @@ mf_status mf_added_tokens_add(mf_added_tokens *added, uint32_t id, const char *t
                               mf_added_token **out, mf_error *error)
 {
     mf_added_token *t = *out = &added->tokens[added->n_tokens];
-    MF_TRY(set_text(t, &added->allocator, text, n, false, error));
+    MF_TRY(set_text(t, &added->allocator, text, n, NULL, error));
     t->id = id;
     added->n_tokens++;
     return MF_OK;
@@ -169,16 +163,17 @@ static mf_status load_all(mf_added_tokens *added, yyjson_val *items, const mf_js
     return status;
 }
 
-mf_status mf_added_tokens_finish(mf_added_tokens *added, bool uses_nfc, mf_error *error)
+mf_status mf_added_tokens_finish(mf_added_tokens *added, const mf_normalizer *normalizer,
+                                 mf_error *error)
 {
     const mf_allocator *a = &added->allocator;
     for (size_t i = 0; i < added->n_tokens; i++) {
         mf_added_token *t = &added->tokens[i];
         t->order = (uint32_t)i;
-        if (!t->is_normalized || !uses_nfc)
+        if (!t->is_normalized || normalizer == NULL)
             continue;
         mf_added_token renamed = *t;
-        MF_TRY(set_text(&renamed, a, (const char *)t->text, t->n_bytes, true, error));
+        MF_TRY(set_text(&renamed, a, (const char *)t->text, t->n_bytes, normalizer, error));
         mf_free(a, t->text, t->n_bytes);
         *t = renamed;
     }
@@ -196,8 +191,18 @@ mf_status mf_added_tokens_finish(mf_added_tokens *added, bool uses_nfc, mf_error
     return MF_OK;
 }
 
+/* Tokens that are looked for in normalised text are shown as they are there. */
+static mf_status show_normalized(const mf_added_tokens *added, mf_bpe *bpe, mf_error *error)
+{
+    for (size_t i = 0; i < added->normalized.n_tokens; i++) {
+        const mf_added_token *t = &added->normalized.tokens[i];
+        MF_TRY(mf_bpe_add_literal(bpe, t->id, (const char *)t->text, t->n_bytes, error));
+    }
+    return MF_OK;
+}
+
 mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, const mf_json *json,
-                               bool uses_nfc, mf_bpe *bpe, mf_error *error)
+                               const mf_normalizer *normalizer, mf_bpe *bpe, mf_error *error)
 {
     added->allocator = *a;
     yyjson_val *items = yyjson_obj_get(json->root, "added_tokens");
@@ -208,7 +213,8 @@ mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, co
                        json->path);
     MF_TRY(mf_added_tokens_reserve(added, a, yyjson_arr_size(items), error));
     MF_TRY(load_all(added, items, json, bpe, error));
-    return mf_added_tokens_finish(added, uses_nfc, error);
+    MF_TRY(mf_added_tokens_finish(added, normalizer, error));
+    return bpe->marks_blanks ? show_normalized(added, bpe, error) : MF_OK;
 }
 
 void mf_added_tokens_free(mf_added_tokens *added)

@@ -9,6 +9,7 @@
 #define MF_TEXT_ADDED_TOKENS_H
 
 #include "text/bpe.h"
+#include "text/normalizer.h"
 
 typedef struct mf_added_token {
     unsigned char *text; /* what is looked for: normalised where that applies */
@@ -37,17 +38,18 @@ typedef struct mf_added_tokens {
  * zeroed by the caller and freed by mf_added_tokens_free, after a failure too.
  */
 mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, const mf_json *json,
-                               bool uses_nfc, mf_bpe *bpe, mf_error *error);
+                               const mf_normalizer *normalizer, mf_bpe *bpe, mf_error *error);
 void mf_added_tokens_free(mf_added_tokens *added);
 
 /* The same for a loader that has its tokens from elsewhere: room for n_tokens; each of them once,
- * its id the caller's, its flags set through *out; and the end, after which they can be searched.
- */
+ * its id the caller's, its flags set through *out; and the end, after which they can be searched
+ * (normalizer: of those that are normalized; NULL: none). */
 mf_status mf_added_tokens_reserve(mf_added_tokens *added, const mf_allocator *a, size_t n_tokens,
                                   mf_error *error);
 mf_status mf_added_tokens_add(mf_added_tokens *added, uint32_t id, const char *text, size_t n_bytes,
                               mf_added_token **out, mf_error *error);
-mf_status mf_added_tokens_finish(mf_added_tokens *added, bool uses_nfc, mf_error *error);
+mf_status mf_added_tokens_finish(mf_added_tokens *added, const mf_normalizer *normalizer,
+                                 mf_error *error);
 /* The token of that text, or NULL. */
 const mf_added_token *mf_added_tokens_find(const mf_added_tokens *added, const char *text,
                                            size_t n_bytes);

@@ -6,6 +6,7 @@
  */
 #include "text/bpe.h"
 
+#include "text/bpe_chars.h"
 #include "text/bpe_tables.h"
 
 #include <string.h>
@@ -33,17 +34,25 @@ void mf_bpe_scratch_free(mf_bpe_scratch *scratch)
     mf_buffer_free(&scratch->heap);
 }
 
-/* The bytes' own ids; bytes that the vocabulary lacks are left out. */
-static size_t byte_symbols(const mf_bpe *bpe, const unsigned char *word, size_t n_bytes,
-                           uint32_t *ids)
+/* What merging begins with: at most an id a byte. Of a vocabulary of bytes their own ids; those
+ * that it lacks are left out. */
+static size_t first_symbols(const mf_bpe *bpe, const unsigned char *word, size_t n_bytes,
+                            uint32_t *ids)
 {
     size_t n = 0;
+    if (bpe->of_characters)
+        return mf_bpe_char_symbols(bpe, word, n_bytes, ids);
     for (size_t i = 0; i < n_bytes; i++) {
         uint32_t id = bpe->byte_ids[word[i]];
         if (id != MF_BPE_NONE)
             ids[n++] = id;
     }
     return n;
+}
+
+static size_t most_symbols(const mf_bpe *bpe, size_t n_bytes)
+{
+    return bpe->marks_go_as_bytes ? n_bytes * MF_BLANK_MARK_BYTES : n_bytes;
 }
 
 /* What a pair of ids merges to, and how early; MF_BPE_NONE if to nothing. */
@@ -160,24 +169,24 @@ static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_
 static mf_status encode_long(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
                              size_t n_bytes, mf_bpe_ids *out, mf_error *error)
 {
+    const size_t n_most = most_symbols(bpe, n_bytes);
     if (n_bytes > MF_MAX_WORD_BYTES)
         return mf_fail(
             error, MF_ERR_UNSUPPORTED,
             "%zu bytes of the text are one word to the tokenizer, more than the %zu that "
             "one may have",
             n_bytes, MF_MAX_WORD_BYTES);
-    const size_t symbol_bytes = n_bytes * sizeof(mf_symbol);
-    const size_t heap_bytes = n_bytes * 2 * sizeof(mf_heap_entry);
+    const size_t symbol_bytes = n_most * sizeof(mf_symbol);
+    const size_t heap_bytes = n_most * 2 * sizeof(mf_heap_entry);
     MF_TRY(mf_buffer_reserve(&scratch->symbols, symbol_bytes, "a word's symbols", error));
     MF_TRY(mf_buffer_reserve(&scratch->heap, heap_bytes, "a word's pairs", error));
     mf_symbol *symbols = (mf_symbol *)(void *)scratch->symbols.data;
-    size_t n = 0;
-    for (size_t i = 0; i < n_bytes; i++)
-        if (bpe->byte_ids[word[i]] != MF_BPE_NONE)
-            symbols[n++].id = bpe->byte_ids[word[i]];
-    merge_with_heap(bpe, symbols, n, (mf_heap_entry *)(void *)scratch->heap.data);
-    /* The result replaces the heap, which is empty now. */
+    /* What lies where the heap does before there is one, and when it is empty again. */
     uint32_t *ids = (uint32_t *)(void *)scratch->heap.data;
+    const size_t n = first_symbols(bpe, word, n_bytes, ids);
+    for (size_t i = 0; i < n; i++)
+        symbols[i].id = ids[i];
+    merge_with_heap(bpe, symbols, n, (mf_heap_entry *)(void *)scratch->heap.data);
     size_t n_ids = 0;
     for (size_t i = 0; i < n; i++)
         if (symbols[i].id != MF_BPE_NONE)
@@ -186,21 +195,30 @@ static mf_status encode_long(const mf_bpe *bpe, mf_bpe_scratch *scratch, const u
     return MF_OK;
 }
 
+static uint32_t find_word(const mf_bpe *bpe, const unsigned char *word, size_t n_bytes)
+{
+    unsigned char byte;
+    if (bpe->has_byte_keys && mf_bpe_is_byte_key((const char *)word, n_bytes, &byte))
+        return bpe->byte_ids[byte];
+    return mf_bpe_find(bpe, word, n_bytes, false);
+}
+
 mf_status mf_bpe_encode(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
                         size_t n_bytes, mf_bpe_ids *out, mf_error *error)
 {
-    if (n_bytes > SHORT_WORD && !bpe->ignores_merges)
+    const bool is_long = most_symbols(bpe, n_bytes) > SHORT_WORD;
+    if (is_long && !bpe->ignores_merges)
         return encode_long(bpe, scratch, word, n_bytes, out, error);
     MF_TRY(mf_buffer_reserve(&scratch->symbols, SHORT_WORD * sizeof(uint32_t), "a word", error));
     uint32_t *ids = (uint32_t *)(void *)scratch->symbols.data;
     *out = (mf_bpe_ids){ids, 1};
     if (bpe->ignores_merges) {
-        ids[0] = mf_bpe_find(bpe, word, n_bytes, false);
+        ids[0] = find_word(bpe, word, n_bytes);
         if (ids[0] != MF_BPE_NONE && !bpe->pieces[ids[0]].is_special)
             return MF_OK;
-        if (n_bytes > SHORT_WORD)
+        if (is_long)
             return encode_long(bpe, scratch, word, n_bytes, out, error);
     }
-    out->n_ids = merge_short(bpe, ids, byte_symbols(bpe, word, n_bytes, ids));
+    out->n_ids = merge_short(bpe, ids, first_symbols(bpe, word, n_bytes, ids));
     return MF_OK;
 }

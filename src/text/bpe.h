@@ -4,6 +4,8 @@
  * word. A vocabulary key is written in GPT-2's byte alphabet, 256 printable characters that stand
  * for the byte values; it is kept as the bytes themselves. A key with any other character can never
  * come out of a merge; it is kept as it is written ("raw"), for lookups by name and for decoding.
+ * A vocabulary of characters (of_characters, SentencePiece's kind) has its keys as text: words are
+ * cut into characters first, and U+2581 is kept as the blank that it stands for.
  * Read-only after mf_bpe_load.
  */
 #ifndef MF_TEXT_BPE_H
@@ -13,8 +15,9 @@
 #include "text/buffer.h"
 
 #define MF_BPE_NONE UINT32_MAX
-/* The longest word that is merged: it takes up to 28 bytes a byte meanwhile. */
-#define MF_MAX_WORD_BYTES ((size_t)4 << 20)
+/* The longest word that is merged: it takes up to 28 bytes a byte meanwhile, by the scores of a
+ * SentencePiece model 40. */
+#define MF_MAX_WORD_BYTES ((size_t)16 << 20)
 /* The longest token that a vocabulary of ranks may have. */
 #define MF_MAX_RANKED_BYTES 1024
 
@@ -46,6 +49,17 @@ typedef struct mf_bpe {
     bool ignores_merges;  /* a word that is in the vocabulary is taken whole */
     bool merges_by_rank;  /* no merges[]: see above */
     size_t longest_bytes; /* of a token, where merges_by_rank */
+    bool of_characters;
+    /* Of a vocabulary of characters: */
+    bool marks_blanks;      /* U+2581 in its keys is a blank; a key with a blank is raw */
+    bool has_byte_keys;     /* a key "<0x0A>" is that byte */
+    bool falls_to_bytes;    /* a character that is no token goes as bytes if all of its bytes are */
+    bool marks_go_as_bytes; /* a blank is no token, and goes as the mark's three bytes */
+    bool fuses_unknown;     /* a run of unknown characters is one token */
+    uint32_t unknown;       /* MF_BPE_NONE: an unknown character is left out */
+    bool cuts_before_unknown; /* nothing unknown waits for what follows */
+    unsigned char *joints;    /* bit set of the hashes of two characters that a token holds */
+    size_t n_joint_bits;      /* power of two */
 } mf_bpe;
 
 /* Scratch of one encoding call; zero-initialise with mf_bpe_scratch_init. */
@@ -57,8 +71,8 @@ typedef struct mf_bpe_scratch {
 void mf_bpe_scratch_init(mf_bpe_scratch *scratch, const mf_allocator *a);
 void mf_bpe_scratch_free(mf_bpe_scratch *scratch);
 
-/* Loads the "model" object of tokenizer.json. *bpe is zeroed by the caller and freed by
- * mf_bpe_free, after a failure too. */
+/* Loads the "model" object of tokenizer.json. *bpe is zeroed by the caller, but for of_characters,
+ * marks_blanks and has_byte_keys, and freed by mf_bpe_free, after a failure too. */
 mf_status mf_bpe_load(mf_bpe *bpe, const mf_allocator *a, const mf_json *json, mf_error *error);
 void mf_bpe_free(mf_bpe *bpe);
 
@@ -75,7 +89,7 @@ bool mf_bpe_index_bytes(mf_bpe *bpe);
 /* The id of a token by its name as the file writes it (byte alphabet), or MF_BPE_NONE. */
 uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_buffer *scratch,
                          mf_error *error, mf_status *status);
-/* Gives a new id the literal bytes of an added token. */
+/* Gives an id the literal bytes of an added token. */
 mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t n_bytes,
                              mf_error *error);
 

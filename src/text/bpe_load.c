@@ -4,6 +4,7 @@
 #include "text/bpe.h"
 
 #include "base/checked.h"
+#include "text/bpe_chars.h"
 #include "text/bpe_tables.h"
 #include "text/utf8.h"
 
@@ -53,13 +54,21 @@ static bool key_to_bytes(const int16_t *alphabet, const char *key, size_t n, uns
     return true;
 }
 
+/* A key as it is kept, of either kind of vocabulary; false if it is raw. */
+static bool keep_key(const mf_bpe *bpe, const int16_t *alphabet, const char *key, size_t n,
+                     unsigned char *out, size_t *n_out)
+{
+    return bpe->of_characters ? mf_bpe_keep_key(bpe, key, n, out, n_out)
+                              : key_to_bytes(alphabet, key, n, out, n_out);
+}
+
 /* A key's bytes in scratch, and whether they are raw. */
-static mf_status key_bytes(const int16_t *alphabet, const char *key, size_t n, mf_buffer *scratch,
-                           bool *is_raw, mf_error *error)
+static mf_status key_bytes(const mf_bpe *bpe, const int16_t *alphabet, const char *key, size_t n,
+                           mf_buffer *scratch, bool *is_raw, mf_error *error)
 {
     scratch->n_bytes = 0;
     MF_TRY(mf_buffer_reserve(scratch, n, "a token", error));
-    *is_raw = !key_to_bytes(alphabet, key, n, scratch->data, &scratch->n_bytes);
+    *is_raw = !keep_key(bpe, alphabet, key, n, scratch->data, &scratch->n_bytes);
     if (*is_raw)
         MF_TRY(mf_buffer_append(scratch, key, n, "a token", error));
     return MF_OK;
@@ -70,8 +79,12 @@ uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_
 {
     int16_t alphabet[ALPHABET_END];
     bool is_raw;
+    unsigned char byte;
+    *status = MF_OK;
+    if (bpe->has_byte_keys && mf_bpe_is_byte_key(key, n_bytes, &byte))
+        return bpe->byte_ids[byte];
     alphabet_init(alphabet);
-    *status = key_bytes(alphabet, key, n_bytes, scratch, &is_raw, error);
+    *status = key_bytes(bpe, alphabet, key, n_bytes, scratch, &is_raw, error);
     if (*status != MF_OK)
         return MF_BPE_NONE;
     return mf_bpe_find(bpe, scratch->data, scratch->n_bytes, is_raw);
@@ -82,9 +95,15 @@ mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t 
 {
     if (id >= bpe->pieces_capacity || n_bytes > bpe->bytes_capacity - bpe->n_bytes)
         return mf_fail(error, MF_ERR_FORMAT, "added_tokens: id %u does not fit", id);
-    memcpy(bpe->bytes + bpe->n_bytes, text, n_bytes);
-    bpe->pieces[id] =
-        (mf_piece){.offset = (uint32_t)bpe->n_bytes, .n_bytes = (uint32_t)n_bytes, .is_raw = 1};
+    const bool has_blank = memchr(text, ' ', n_bytes) != NULL;
+    if (bpe->marks_blanks)
+        n_bytes = mf_blanks_unmark((const unsigned char *)text, n_bytes, bpe->bytes + bpe->n_bytes);
+    else
+        memcpy(bpe->bytes + bpe->n_bytes, text, n_bytes);
+    bpe->pieces[id] = (mf_piece){.offset = (uint32_t)bpe->n_bytes,
+                                 .n_bytes = (uint32_t)n_bytes,
+                                 .is_raw = !bpe->marks_blanks || has_blank,
+                                 .is_special = bpe->pieces[id].is_special};
     bpe->n_bytes += n_bytes;
     if (id >= bpe->n_ids)
         bpe->n_ids = (size_t)id + 1;
@@ -131,15 +150,17 @@ static mf_status measure_vocab(const mf_json *json, yyjson_val *vocab, size_t *n
     return MF_OK;
 }
 
-/* What added_tokens may need on top: one id each, and their text. */
-static void measure_added(const mf_json *json, size_t *n_ids, size_t *n_bytes)
+/* What added_tokens may need on top: one id each, and their text; where it is shown as it is after
+ * normalising, which may make it three times as long, with a mark in front, this too. */
+static void measure_added(const mf_bpe *bpe, const mf_json *json, size_t *n_ids, size_t *n_bytes)
 {
     size_t i, n;
     yyjson_val *token;
     yyjson_arr_foreach(yyjson_obj_get(json->root, "added_tokens"), i, n, token)
     {
         *n_ids += 1;
-        *n_bytes += yyjson_get_len(yyjson_obj_get(token, "content"));
+        const size_t n_content = yyjson_get_len(yyjson_obj_get(token, "content"));
+        *n_bytes += bpe->marks_blanks ? 4 * n_content + MF_BLANK_MARK_BYTES : n_content;
     }
 }
 
@@ -159,7 +180,7 @@ static mf_status reserve_vocab(mf_bpe *bpe, const mf_json *json, yyjson_val *voc
     /* Added tokens are numbered from the number of entries, or from the ids they share. */
     if (n_ids < yyjson_obj_size(vocab))
         n_ids = yyjson_obj_size(vocab);
-    measure_added(json, &n_ids, &n_bytes);
+    measure_added(bpe, json, &n_ids, &n_bytes);
     return mf_bpe_reserve(bpe, yyjson_obj_size(vocab), n_ids, n_bytes, error);
 }
 
@@ -203,6 +224,40 @@ bool mf_bpe_index_bytes(mf_bpe *bpe)
     return has_all;
 }
 
+/* A byte's token has an id and no name. */
+static bool take_byte(mf_bpe *bpe, uint32_t id, const char *name, size_t n_name)
+{
+    unsigned char *to = bpe->bytes + bpe->n_bytes;
+    if (!bpe->has_byte_keys || !mf_bpe_is_byte_key(name, n_name, to))
+        return false;
+    bpe->byte_ids[*to] = id;
+    bpe->pieces[id] = (mf_piece){(uint32_t)bpe->n_bytes++, 1, 1, 0};
+    return true;
+}
+
+static mf_status take_key(mf_bpe *bpe, const mf_json *json, const int16_t *alphabet,
+                          yyjson_val *key, uint32_t id, mf_error *error)
+{
+    const char *name = yyjson_get_str(key);
+    size_t n_name = yyjson_get_len(key), n_bytes = 0;
+    unsigned char *to = bpe->bytes + bpe->n_bytes;
+    if (bpe->pieces[id].n_bytes != 0)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: id %u is given twice", json->path,
+                       id);
+    if (take_byte(bpe, id, name, n_name))
+        return MF_OK;
+    bool is_raw = !keep_key(bpe, alphabet, name, n_name, to, &n_bytes);
+    if (is_raw)
+        memcpy(to, name, n_bytes = n_name);
+    if (n_bytes == 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model.vocab: an empty token", json->path);
+    if (mf_bpe_find(bpe, to, n_bytes, is_raw) != MF_BPE_NONE)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: \"%.64s\" is listed twice",
+                       json->path, name);
+    mf_bpe_take_token(bpe, id, n_bytes, is_raw);
+    return MF_OK;
+}
+
 static mf_status load_vocab(mf_bpe *bpe, const mf_json *json, const int16_t *alphabet,
                             mf_error *error)
 {
@@ -214,23 +269,7 @@ static mf_status load_vocab(mf_bpe *bpe, const mf_json *json, const int16_t *alp
     yyjson_val *key, *value;
     yyjson_obj_foreach(vocab, i, n, key, value)
     {
-        uint32_t id = (uint32_t)yyjson_get_uint(value);
-        const char *name = yyjson_get_str(key);
-        size_t n_name = yyjson_get_len(key), n_bytes = 0;
-        unsigned char *to = bpe->bytes + bpe->n_bytes;
-        bool is_raw = !key_to_bytes(alphabet, name, n_name, to, &n_bytes);
-        if (is_raw)
-            memcpy(to, name, n_bytes = n_name);
-        if (n_bytes == 0)
-            return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model.vocab: an empty token",
-                           json->path);
-        if (bpe->pieces[id].n_bytes != 0)
-            return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: id %u is given twice",
-                           json->path, id);
-        if (mf_bpe_find(bpe, to, n_bytes, is_raw) != MF_BPE_NONE)
-            return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: \"%.64s\" is listed twice",
-                           json->path, name);
-        mf_bpe_take_token(bpe, id, n_bytes, is_raw);
+        MF_TRY(take_key(bpe, json, alphabet, key, (uint32_t)yyjson_get_uint(value), error));
     }
     return MF_OK;
 }
@@ -293,8 +332,8 @@ static mf_status resolve_merge(const merge_loader *l, const merge_sides *sides, 
     scratch->n_bytes = 0;
     MF_TRY(mf_buffer_reserve(scratch, sides->n[0] + sides->n[1], "a merge", error));
     *skip = true;
-    if (!key_to_bytes(l->alphabet, sides->text[0], sides->n[0], scratch->data, &n_left) ||
-        !key_to_bytes(l->alphabet, sides->text[1], sides->n[1], scratch->data + n_left, &n_right))
+    if (!keep_key(bpe, l->alphabet, sides->text[0], sides->n[0], scratch->data, &n_left) ||
+        !keep_key(bpe, l->alphabet, sides->text[1], sides->n[1], scratch->data + n_left, &n_right))
         return MF_OK;
     *skip = false;
     size_t n = n_left + n_right;
@@ -360,6 +399,43 @@ static bool is_absent_or_empty(yyjson_val *value)
            (yyjson_is_str(value) && yyjson_get_len(value) == 0);
 }
 
+static bool has_bytes(const mf_bpe *bpe)
+{
+    for (size_t b = 0; b < 256; b++)
+        if (bpe->byte_ids[b] == MF_BPE_NONE)
+            return false;
+    return true;
+}
+
+/* What becomes of a character that is no token. */
+static mf_status read_unknown(mf_bpe *bpe, const mf_json *json, mf_error *error)
+{
+    yyjson_val *model = yyjson_obj_get(json->root, "model");
+    yyjson_val *name = yyjson_obj_get(model, "unk_token");
+    mf_buffer scratch;
+    mf_status status;
+    bpe->fuses_unknown = yyjson_get_bool(yyjson_obj_get(model, "fuse_unk"));
+    bpe->falls_to_bytes = yyjson_get_bool(yyjson_obj_get(model, "byte_fallback"));
+    if (bpe->falls_to_bytes && !bpe->has_byte_keys)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: model.byte_fallback with a decoder that lacks ByteFallback, expected "
+                       "both or none",
+                       json->path);
+    bpe->cuts_before_unknown = is_absent_or_empty(name) || (bpe->falls_to_bytes && has_bytes(bpe));
+    if (is_absent_or_empty(name))
+        return MF_OK;
+    if (!yyjson_is_str(name))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.unk_token: expected a string", json->path);
+    mf_buffer_init(&scratch, &bpe->allocator);
+    bpe->unknown =
+        mf_bpe_find_key(bpe, yyjson_get_str(name), yyjson_get_len(name), &scratch, error, &status);
+    mf_buffer_free(&scratch);
+    if (status == MF_OK && bpe->unknown == MF_BPE_NONE)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.unk_token: \"%.64s\" is not in model.vocab",
+                       json->path, yyjson_get_str(name));
+    return status;
+}
+
 static mf_status check_options(mf_bpe *bpe, const mf_json *json, mf_error *error)
 {
     yyjson_val *model = yyjson_obj_get(json->root, "model");
@@ -371,6 +447,8 @@ static mf_status check_options(mf_bpe *bpe, const mf_json *json, mf_error *error
                            json->path, affixes[i],
                            yyjson_is_str(value) ? yyjson_get_str(value) : "?");
     }
+    if (bpe->of_characters)
+        return read_unknown(bpe, json, error);
     if (mf_bpe_index_bytes(bpe)) /* nothing is ever unknown, so neither option matters */
         return MF_OK;
     if (!is_absent_or_empty(yyjson_obj_get(model, "unk_token")))
@@ -394,6 +472,9 @@ mf_status mf_bpe_load(mf_bpe *bpe, const mf_allocator *a, const mf_json *json, m
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model.type: \"%.64s\", expected \"BPE\"",
                        json->path, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
     bpe->ignores_merges = yyjson_get_bool(yyjson_obj_get(model, "ignore_merges"));
+    bpe->unknown = MF_BPE_NONE;
+    for (size_t b = 0; b < 256; b++)
+        bpe->byte_ids[b] = MF_BPE_NONE;
     int16_t alphabet[ALPHABET_END];
     alphabet_init(alphabet);
     MF_TRY(load_vocab(bpe, json, alphabet, error));
@@ -402,7 +483,7 @@ mf_status mf_bpe_load(mf_bpe *bpe, const mf_allocator *a, const mf_json *json, m
     mf_buffer_init(&scratch, a);
     mf_status status = load_merges(bpe, json, alphabet, &scratch, error);
     mf_buffer_free(&scratch);
-    return status;
+    return status == MF_OK && bpe->of_characters ? mf_bpe_index_characters(bpe, error) : status;
 }
 
 void mf_bpe_free(mf_bpe *bpe)
@@ -412,5 +493,6 @@ void mf_bpe_free(mf_bpe *bpe)
     mf_free(a, bpe->pieces, bpe->pieces_capacity * sizeof *bpe->pieces);
     mf_free(a, bpe->slots, bpe->n_slots * sizeof *bpe->slots);
     mf_free(a, bpe->merges, bpe->n_merge_slots * sizeof *bpe->merges);
+    mf_free(a, bpe->joints, bpe->n_joint_bits / 8);
     *bpe = (mf_bpe){0};
 }

@@ -37,6 +37,22 @@ static mf_status add_ids(mf_tokenizer *t, yyjson_val *object, const char *file, 
     return MF_OK;
 }
 
+/* Added tokens that are looked for in normalised text are known by what they are there. */
+static mf_status find_normalized(const mf_tokenizer *t, const char *name, size_t n, uint32_t *id,
+                                 mf_error *error)
+{
+    const unsigned char *text = (const unsigned char *)name;
+    mf_normal_scratch scratch;
+    mf_normal_scratch_init(&scratch, &t->allocator);
+    mf_status status = mf_normalise(&t->normalizer, &scratch, &text, &n, error);
+    const mf_added_token *token =
+        status == MF_OK ? mf_added_tokens_find(&t->added, (const char *)text, n) : NULL;
+    if (token != NULL)
+        *id = token->id;
+    mf_normal_scratch_free(&scratch);
+    return status;
+}
+
 /* The id of the token that a field names: a string, or an object with its content. MF_BPE_NONE if
  * the field is absent, null, or names no token. */
 static mf_status find_named(const mf_tokenizer *t, const mf_json *json, const char *field,
@@ -64,7 +80,7 @@ static mf_status find_named(const mf_tokenizer *t, const mf_json *json, const ch
     mf_buffer_init(&scratch, &t->allocator);
     *id = mf_bpe_find_key(&t->bpe, name, n, &scratch, error, &status);
     mf_buffer_free(&scratch);
-    return status;
+    return status == MF_OK && *id == MF_BPE_NONE ? find_normalized(t, name, n, id, error) : status;
 }
 
 static mf_status add_named(mf_tokenizer *t, const mf_json *json, mf_error *error)
@@ -84,6 +100,8 @@ static mf_status set_start(mf_tokenizer *t, const mf_json *json, mf_error *error
     if (!yyjson_is_bool(adds))
         return mf_fail(error, MF_ERR_FORMAT, "%s: add_bos_token: expected true or false",
                        json->path);
+    if (yyjson_get_bool(adds) && yyjson_obj_get(json->root, "bos_token") == NULL)
+        return MF_OK; /* the one that the vocabulary has */
     if (yyjson_get_bool(adds))
         MF_TRY(find_named(t, json, "bos_token", &id, error));
     t->start_token = id == MF_BPE_NONE ? -1 : (int32_t)id;
@@ -147,5 +165,8 @@ mf_status mf_end_tokens_load(mf_tokenizer *t, const char *path, mf_error *error)
 {
     MF_TRY(load_file(t, path, "config.json", error));
     MF_TRY(load_file(t, path, "generation_config.json", error));
-    return load_file(t, path, "tokenizer_config.json", error);
+    MF_TRY(load_file(t, path, "tokenizer_config.json", error));
+    return t->n_end_tokens == 0 && t->model_end >= 0
+               ? add_end_token(t, t->model_end, "tokenizer.model", error)
+               : MF_OK;
 }

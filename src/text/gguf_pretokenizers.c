@@ -42,6 +42,11 @@
     "\\x{1E900}-\\x{1E943}"
 #define CJK_AND_MORE "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
 #define CJK_AND_KANA "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
+#define HANGUL "[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+"
+#define WIDE_MARKS                                                                       \
+    "[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}\\x{2014}\\x{FF1A}\\x{FF1B}" \
+    "\\x{FF0C}\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+"
+#define BOPOMOFO "[\\x{3105}-\\x{312F}]+"
 
 static const mf_named_pretokenizer named[] = {
     {.names = " qwen2 deepseek-r1-qwen f2llmv2 kormo megrez hunyuan ",
@@ -52,7 +57,7 @@ static const mf_named_pretokenizer named[] = {
                   "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
                   "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
      .uses_nfc = true},
-    {.names = " llama-bpe llama3 llama-v3 ",
+    {.names = " llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
      .patterns = {WORDS_AND("\\p{N}{1,3}")},
      .ignores_merges = true,
      .adds_start = true},
@@ -79,9 +84,31 @@ static const mf_named_pretokenizer named[] = {
      .ignores_merges = true,
      .adds_start = true},
     {.names = " kimi-k2 ", .is_kimi = true},
-    {.names = " gpt-2 phi-2 mpt olmo jais gigachat exaone4 a.x-4.0 mellum ", .patterns = {GPT2}},
-    {.names = " starcoder refact command-r smollm codeshell exaone minerva-7b ",
+    {.names =
+         " gpt-2 phi-2 mpt olmo jais gigachat exaone4 a.x-4.0 mellum trillion granite-docling ",
+     .patterns = {GPT2}},
+    {.names = " starcoder refact command-r smollm codeshell exaone minerva-7b mellum2 ",
      .patterns = {"\\p{N}", GPT2}},
+    {.names = " falcon ", .patterns = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}},
+    /* what a file means whose converter knew no name: as llama.cpp has it */
+    {.names = " default ", .patterns = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {.names = " seed-coder ",
+     .patterns = {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+"
+                               "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+    {.names = " bailingmoe bailingmoe2 llada-moe ",
+     .patterns = {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+                  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {.names = " minicpm5 ",
+     .patterns = {"\\p{N}{1,3}", WORDS_AND("\\p{N}+")},
+     .ignores_merges = true},
+    {.names = " youtu ",
+     .patterns = {HANGUL "|" WIDE_MARKS "|" BOPOMOFO "|" CJK_AND_KANA,
+                  CASED(CONTRACTIONS "?") "|\\p{N}" REST_WITH_SLASH},
+     .ignores_merges = true},
+    {.names = " ufakzeka ", .patterns = {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" REST}},
+    {.names = " viking ",
+     .patterns = {" ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+",
+                  "\\p{N}"}},
 };
 
 const mf_named_pretokenizer *mf_find_pretokenizer(const char *name, size_t n_bytes)

@@ -321,9 +321,12 @@ static mf_status add_templates(const mf_gguf_text_reader *t, mf_tokenizer *token
 static mf_status open_model(mf_gguf_text_reader *t, const mf_allocator *a, mf_tokenizer **out)
 {
     static const char key[] = PREFIX "model";
-    mf_gguf_text model = {"(none)", 6};
+    mf_gguf_text model = {"?", 1};
     MF_TRY(mf_gguf_text_array(t, "tokens", true, &t->tokens));
     MF_TRY(mf_gguf_text_array(t, "token_type", false, &t->types));
+    if (mf_gguf_find(t->gguf, key) == NULL || mf_gguf_is(t->gguf, key, "none"))
+        return mf_gguf_text_fail(t, MF_ERR_NOT_FOUND, "model",
+                                 "is none; supported are gpt2, llama");
     (void)mf_gguf_string(t->gguf, mf_gguf_find(t->gguf, key), &model);
     const bool is_spm = mf_gguf_is(t->gguf, key, "llama");
     if (!is_spm && !mf_gguf_is(t->gguf, key, "gpt2"))

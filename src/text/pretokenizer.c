@@ -5,6 +5,8 @@
  */
 #include "text/pretokenizer.h"
 
+#include "text/bpe_chars.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +15,7 @@ static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|
                                    "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static mf_status run_step(mf_pretoken_run *run, size_t step, const unsigned char *text,
-                          size_t n_bytes);
+                          size_t n_bytes, bool at_start);
 
 /* Pieces of one cut on their way to the next step; the last one is held while it may still grow. */
 typedef struct mf_cut {
@@ -22,13 +24,15 @@ typedef struct mf_cut {
     const unsigned char *text;
     mf_split_behavior behavior;
     bool inverts;
+    bool at_start; /* of the text that is encoded */
     bool holds, held_is_match;
     size_t held_start, held_end;
 } mf_cut;
 
 static mf_status give(mf_cut *cut, size_t start, size_t end)
 {
-    return run_step(cut->run, cut->step + 1, cut->text + start, end - start);
+    return run_step(cut->run, cut->step + 1, cut->text + start, end - start,
+                    cut->at_start && start == 0);
 }
 
 static bool joins_held(const mf_cut *cut, bool is_match)
@@ -64,14 +68,6 @@ static mf_status take_piece(mf_cut *cut, size_t start, size_t end, bool is_match
     return MF_OK;
 }
 
-static size_t char_length(const unsigned char *text, size_t n_bytes)
-{
-    size_t n = 1;
-    while (n < n_bytes && (text[n] & 0xC0) == 0x80)
-        n++;
-    return n;
-}
-
 static mf_status cut_by_regex(mf_cut *cut, size_t n_bytes)
 {
     mf_matcher *matcher = cut->run->matchers[cut->step];
@@ -82,7 +78,7 @@ static mf_status cut_by_regex(mf_cut *cut, size_t n_bytes)
         if (!m.found)
             break;
         if (m.start == m.end && m.end == last_match_end) { /* an empty match right after a match */
-            from += char_length(cut->text + from, n_bytes - from);
+            from += mf_char_bytes(cut->text + from, n_bytes - from);
             continue;
         }
         from = last_match_end = m.end;
@@ -96,14 +92,60 @@ static mf_status cut_by_regex(mf_cut *cut, size_t n_bytes)
     return cut->holds ? give(cut, cut->held_start, cut->held_end) : MF_OK;
 }
 
+static bool begins_with_mark(const unsigned char *text, size_t n_bytes)
+{
+    return n_bytes >= MF_BLANK_MARK_BYTES && memcmp(text, MF_BLANK_MARK, MF_BLANK_MARK_BYTES) == 0;
+}
+
+/* Marks for blanks in the step's buffer, with one in front where it is due. */
+static mf_status mark_blanks(mf_pretoken_run *run, size_t step, const unsigned char *text,
+                             size_t n_bytes, bool at_start)
+{
+    const mf_prepend_scheme prepend = run->pretokenizer->steps[step].prepend;
+    mf_buffer *out = &run->prefixed[step];
+    out->n_bytes = 0;
+    if ((prepend == MF_PREPEND_ALWAYS || (prepend == MF_PREPEND_FIRST && at_start)) &&
+        text[0] != ' ' && !begins_with_mark(text, n_bytes))
+        MF_TRY(mf_buffer_append(out, MF_BLANK_MARK, MF_BLANK_MARK_BYTES, "a word", run->error));
+    for (size_t at = 0; at < n_bytes;) {
+        const unsigned char *blank = memchr(text + at, ' ', n_bytes - at);
+        const size_t end = blank != NULL ? (size_t)(blank - text) : n_bytes;
+        MF_TRY(mf_buffer_append(out, text + at, end - at, "a word", run->error));
+        if (blank != NULL)
+            MF_TRY(mf_buffer_append(out, MF_BLANK_MARK, MF_BLANK_MARK_BYTES, "a word", run->error));
+        at = end + 1;
+    }
+    return MF_OK;
+}
+
+static mf_status run_metaspace(mf_pretoken_run *run, size_t step, const unsigned char *text,
+                               size_t n_bytes, bool at_start)
+{
+    MF_TRY(mark_blanks(run, step, text, n_bytes, at_start));
+    text = run->prefixed[step].data;
+    n_bytes = run->prefixed[step].n_bytes;
+    if (!run->pretokenizer->steps[step].cuts_at_marks)
+        return run_step(run, step + 1, text, n_bytes, at_start);
+    size_t start = 0;
+    for (size_t at = 1; at < n_bytes; at++) {
+        if (!begins_with_mark(text + at, n_bytes - at))
+            continue;
+        MF_TRY(run_step(run, step + 1, text + start, at - start, at_start && start == 0));
+        start = at;
+    }
+    return run_step(run, step + 1, text + start, n_bytes - start, at_start && start == 0);
+}
+
 static mf_status run_step(mf_pretoken_run *run, size_t step, const unsigned char *text,
-                          size_t n_bytes)
+                          size_t n_bytes, bool at_start)
 {
     if (n_bytes == 0)
         return MF_OK;
     if (step == run->pretokenizer->n_steps)
         return run->fn(run->ctx, text, n_bytes, run->error);
     const mf_pretoken_step *s = &run->pretokenizer->steps[step];
+    if (s->is_metaspace)
+        return run_metaspace(run, step, text, n_bytes, at_start);
     if (s->adds_prefix_space && text[0] != ' ') {
         mf_buffer *buffer = &run->prefixed[step];
         buffer->n_bytes = 0;
@@ -113,15 +155,20 @@ static mf_status run_step(mf_pretoken_run *run, size_t step, const unsigned char
         n_bytes = buffer->n_bytes;
     }
     if (s->regex == NULL)
-        return run_step(run, step + 1, text, n_bytes);
-    mf_cut cut = {
-        .run = run, .step = step, .text = text, .behavior = s->behavior, .inverts = s->inverts};
+        return run_step(run, step + 1, text, n_bytes, at_start);
+    mf_cut cut = {.run = run,
+                  .step = step,
+                  .text = text,
+                  .behavior = s->behavior,
+                  .inverts = s->inverts,
+                  .at_start = at_start};
     return cut_by_regex(&cut, n_bytes);
 }
 
-mf_status mf_pretoken_run_text(mf_pretoken_run *run, const unsigned char *text, size_t n_bytes)
+mf_status mf_pretoken_run_text(mf_pretoken_run *run, const unsigned char *text, size_t n_bytes,
+                               bool at_start)
 {
-    return run_step(run, 0, text, n_bytes);
+    return run_step(run, 0, text, n_bytes, at_start);
 }
 
 mf_status mf_pretoken_run_init(mf_pretoken_run *run, const mf_pretokenizer *p,
@@ -205,8 +252,34 @@ static mf_status load_digits(const mf_allocator *a, yyjson_val *step, const char
                             error);
 }
 
+/* add_prefix_space is how older files say always (true) and never (false). */
+static mf_status load_metaspace(yyjson_val *step, const char *field, mf_pretoken_step *out,
+                                mf_error *error)
+{
+    static const char *const names[] = {"always", "first", "never"};
+    yyjson_val *scheme = yyjson_obj_get(step, "prepend_scheme");
+    yyjson_val *split = yyjson_obj_get(step, "split");
+    const bool adds_none = yyjson_is_false(yyjson_obj_get(step, "add_prefix_space"));
+    size_t i = adds_none ? MF_PREPEND_NEVER : MF_PREPEND_ALWAYS;
+    if (!yyjson_equals_str(yyjson_obj_get(step, "replacement"), MF_BLANK_MARK))
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s.replacement: expected \"" MF_BLANK_MARK "\"",
+                       field);
+    if (scheme != NULL && !yyjson_is_null(scheme))
+        for (i = 0; i < 3 && !yyjson_equals_str(scheme, names[i]);)
+            i++;
+    if (i == 3 || (adds_none && i != MF_PREPEND_NEVER))
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s.prepend_scheme: expected always, first or never, and never where "
+                       "add_prefix_space is false",
+                       field);
+    out->is_metaspace = true;
+    out->prepend = (mf_prepend_scheme)i;
+    out->cuts_at_marks = split == NULL || !yyjson_is_false(split);
+    return MF_OK;
+}
+
 static mf_status load_step(mf_pretokenizer *p, const mf_allocator *a, const mf_json *json,
-                           yyjson_val *step, bool *has_byte_level, mf_error *error)
+                           yyjson_val *step, mf_error *error)
 {
     yyjson_val *type = yyjson_obj_get(step, "type");
     char field[512];
@@ -216,7 +289,7 @@ static mf_status load_step(mf_pretokenizer *p, const mf_allocator *a, const mf_j
     if (p->n_steps == MF_MAX_PRETOKEN_STEPS)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: more than %d steps", field,
                        MF_MAX_PRETOKEN_STEPS);
-    if (*has_byte_level) /* what follows would see the byte alphabet, not the text */
+    if (p->is_byte_level) /* what follows would see the byte alphabet, not the text */
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: a step after ByteLevel", field);
     mf_pretoken_step *out = &p->steps[p->n_steps++];
     if (yyjson_equals_str(type, "Split"))
@@ -224,11 +297,16 @@ static mf_status load_step(mf_pretokenizer *p, const mf_allocator *a, const mf_j
     if (yyjson_equals_str(type, "Digits"))
         return load_digits(a, step, field, out, error);
     if (yyjson_equals_str(type, "ByteLevel")) {
-        *has_byte_level = true;
+        p->is_byte_level = true;
         return load_byte_level(a, step, field, out, error);
     }
+    if (yyjson_equals_str(type, "Metaspace")) {
+        p->marks_blanks = true;
+        return load_metaspace(step, field, out, error);
+    }
     return mf_fail(error, MF_ERR_UNSUPPORTED,
-                   "%s.type: \"%.64s\", expected Split, Digits, ByteLevel or a Sequence of them",
+                   "%s.type: \"%.64s\", expected Split, Digits, Metaspace, ByteLevel or a Sequence "
+                   "of them",
                    field, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
 }
 
@@ -236,22 +314,23 @@ mf_status mf_pretokenizer_load(mf_pretokenizer *p, const mf_allocator *a, const 
                                mf_error *error)
 {
     yyjson_val *root = yyjson_obj_get(json->root, "pre_tokenizer");
-    bool has_byte_level = false;
+    if (root == NULL || yyjson_is_null(root))
+        return MF_OK;
     if (yyjson_equals_str(yyjson_obj_get(root, "type"), "Sequence")) {
         size_t i, n;
         yyjson_val *step;
         yyjson_arr_foreach(yyjson_obj_get(root, "pretokenizers"), i, n, step)
         {
-            MF_TRY(load_step(p, a, json, step, &has_byte_level, error));
+            MF_TRY(load_step(p, a, json, step, error));
         }
     } else {
-        MF_TRY(load_step(p, a, json, root, &has_byte_level, error));
+        MF_TRY(load_step(p, a, json, root, error));
     }
-    if (!has_byte_level)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: pre_tokenizer: not byte-level, which is all this version runs",
-                       json->path);
-    return MF_OK;
+    return p->is_byte_level && p->marks_blanks
+               ? mf_fail(error, MF_ERR_UNSUPPORTED,
+                         "%s: pre_tokenizer: Metaspace and ByteLevel, expected one of them",
+                         json->path)
+               : MF_OK;
 }
 
 mf_status mf_pretokenizer_make(mf_pretokenizer *p, const mf_allocator *a, const char *pattern,

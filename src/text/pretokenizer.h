@@ -17,17 +17,29 @@ typedef enum mf_split_behavior {
     MF_SPLIT_CONTIGUOUS
 } mf_split_behavior;
 
-/* One step: an optional space in front of each piece, then an optional cut by a regex. */
+/* Before which pieces Metaspace puts a U+2581 that they do not have. */
+typedef enum mf_prepend_scheme {
+    MF_PREPEND_ALWAYS,
+    MF_PREPEND_FIRST, /* the one at the start of the text */
+    MF_PREPEND_NEVER
+} mf_prepend_scheme;
+
+/* One step: Metaspace (U+2581 for blanks, maybe one in front, maybe a cut before each); or else an
+ * optional space in front of each piece, then an optional cut by a regex. */
 typedef struct mf_pretoken_step {
     mf_regex *regex; /* NULL: no cut */
     mf_split_behavior behavior;
     bool inverts;
     bool adds_prefix_space;
+    bool is_metaspace, cuts_at_marks;
+    mf_prepend_scheme prepend;
 } mf_pretoken_step;
 
 typedef struct mf_pretokenizer {
     mf_pretoken_step steps[MF_MAX_PRETOKEN_STEPS];
     size_t n_steps;
+    bool is_byte_level; /* its last step is ByteLevel */
+    bool marks_blanks;  /* a step is Metaspace */
 } mf_pretokenizer;
 
 /* Receives one word, valid during the call. */
@@ -56,7 +68,9 @@ void mf_pretokenizer_free(mf_pretokenizer *p);
 mf_status mf_pretoken_run_init(mf_pretoken_run *run, const mf_pretokenizer *p,
                                const mf_allocator *a, mf_word_fn fn, void *ctx, mf_error *error);
 void mf_pretoken_run_free(mf_pretoken_run *run);
-/* Calls fn for each word of text[n_bytes], which is valid UTF-8. */
-mf_status mf_pretoken_run_text(mf_pretoken_run *run, const unsigned char *text, size_t n_bytes);
+/* Calls fn for each word of text[n_bytes], which is valid UTF-8. at_start: the text that is encoded
+ * starts with it. */
+mf_status mf_pretoken_run_text(mf_pretoken_run *run, const unsigned char *text, size_t n_bytes,
+                               bool at_start);
 
 #endif

@@ -2,11 +2,13 @@
 /* Encoding by a SentencePiece model: a heap of pairs over a list of symbols. */
 #include "text/spm.h"
 
+#include "text/bpe_chars.h"
 #include "text/bpe_tables.h"
 
 #include <string.h>
 
 #define NONE UINT32_MAX
+#define NORMALISED "normalised text"
 
 /* A run of the word's bytes; of one that was joined to the left one n_bytes is 0. */
 typedef struct spm_symbol {
@@ -33,32 +35,71 @@ void mf_spm_free(mf_spm *spm)
 {
     if (spm->scores != NULL)
         mf_free(&spm->allocator, spm->scores, spm->n_scores * sizeof *spm->scores);
+    mf_charsmap_free(&spm->charsmap);
     *spm = (mf_spm){0};
 }
 
-static size_t char_bytes(const unsigned char *text, size_t n_bytes)
+/* What the text's first characters become: *n_used bytes of it. A mark becomes a blank, which is
+ * not one that may be removed. */
+static const unsigned char *next_unit(const mf_spm *spm, const unsigned char *text, size_t n_bytes,
+                                      size_t *n_used, size_t *n_out, bool *is_mark)
 {
-    size_t n = 1;
-    while (n < n_bytes && (text[n] & 0xC0) == 0x80)
-        n++;
-    return n;
+    *is_mark = false;
+    if (spm->charsmap.n_units != 0) {
+        const unsigned char *found = mf_charsmap_find(&spm->charsmap, text, n_bytes, n_used, n_out);
+        if (*n_used != 0)
+            return found;
+    }
+    *n_used = *n_out = mf_char_bytes(text, n_bytes);
+    *is_mark = *n_used == MF_BLANK_MARK_BYTES && memcmp(text, MF_BLANK_MARK, *n_used) == 0;
+    if (!*is_mark)
+        return text;
+    *n_out = 1;
+    return (const unsigned char *)" ";
+}
+
+static size_t leading_blanks(const mf_spm *spm, const unsigned char *text, size_t n_bytes)
+{
+    size_t at = 0, n_used, n_out;
+    for (bool is_mark; at < n_bytes; at += n_used) {
+        const unsigned char *unit =
+            next_unit(spm, text + at, n_bytes - at, &n_used, &n_out, &is_mark);
+        if (is_mark || n_out != 1 || unit[0] != ' ')
+            break;
+    }
+    return at;
+}
+
+static mf_status append_units(const mf_spm *spm, const unsigned char *text, size_t n_bytes,
+                              mf_buffer *out, mf_error *error)
+{
+    bool was_blank = spm->removes_extra_blanks;
+    for (size_t at = 0, n_used, n_out; at < n_bytes; at += n_used) {
+        bool is_mark;
+        const unsigned char *unit =
+            next_unit(spm, text + at, n_bytes - at, &n_used, &n_out, &is_mark);
+        for (; was_blank && !is_mark && n_out > 0 && *unit == ' '; n_out--)
+            unit++;
+        MF_TRY(mf_buffer_append(out, unit, n_out, NORMALISED, error));
+        if (n_out > 0 && spm->removes_extra_blanks)
+            was_blank = !is_mark && unit[n_out - 1] == ' ';
+    }
+    return MF_OK;
 }
 
 mf_status mf_spm_normalise(const mf_spm *spm, const unsigned char *text, size_t n_bytes,
-                           mf_buffer *out, mf_error *error)
+                           bool at_start, mf_buffer *out, mf_error *error)
 {
-    static const char what[] = "normalised text";
-    const size_t n_blank = sizeof MF_SPM_BLANK - 1;
+    const size_t n_leading = spm->removes_extra_blanks ? leading_blanks(spm, text, n_bytes) : 0;
     out->n_bytes = 0;
-    MF_TRY(mf_buffer_reserve(out, n_bytes + 1, what, error));
-    if (spm->adds_blank)
-        MF_TRY(mf_buffer_append(out, " ", 1, what, error));
-    for (size_t at = 0, n; at < n_bytes; at += n) {
-        n = char_bytes(text + at, n_bytes - at);
-        const bool is_blank = n == n_blank && memcmp(text + at, MF_SPM_BLANK, n) == 0;
-        MF_TRY(is_blank ? mf_buffer_append(out, " ", 1, what, error)
-                        : mf_buffer_append(out, text + at, n, what, error));
-    }
+    MF_TRY(mf_buffer_reserve(out, n_bytes + 1, NORMALISED, error));
+    if (n_leading == n_bytes)
+        return MF_OK;
+    if (spm->prepend == MF_PREPEND_ALWAYS || (spm->prepend == MF_PREPEND_FIRST && at_start))
+        MF_TRY(mf_buffer_append(out, " ", 1, NORMALISED, error));
+    MF_TRY(append_units(spm, text + n_leading, n_bytes - n_leading, out, error));
+    while (spm->removes_extra_blanks && out->n_bytes > 0 && out->data[out->n_bytes - 1] == ' ')
+        out->n_bytes--;
     return MF_OK;
 }
 
@@ -138,11 +179,29 @@ static void join(spm_word *w)
 static void list_symbols(spm_word *w, size_t n_bytes)
 {
     for (size_t at = 0, n; at < n_bytes; at += n) {
-        n = char_bytes(w->bytes + at, n_bytes - at);
+        n = mf_char_bytes(w->bytes + at, n_bytes - at);
         const uint32_t i = (uint32_t)w->n_symbols++;
         w->symbols[i] = (spm_symbol){(uint32_t)at, (uint32_t)n, i == 0 ? NONE : i - 1,
                                      at + n < n_bytes ? i + 1 : NONE};
     }
+}
+
+/* What is no token: its bytes, or what is unknown, once for a run of them where those are fused. */
+static size_t add_unknown(const spm_word *w, const spm_symbol *s, uint32_t *ids, size_t n)
+{
+    const uint32_t unknown = w->spm->unknown;
+    if (w->spm->fuses_unknown) {
+        if (unknown != MF_BPE_NONE && (n == 0 || ids[n - 1] != unknown))
+            ids[n++] = unknown;
+        return n;
+    }
+    for (uint32_t j = 0; j < s->n_bytes; j++) {
+        const uint32_t byte = w->bpe->byte_ids[w->bytes[s->start + j]];
+        const uint32_t as = byte != MF_BPE_NONE ? byte : unknown;
+        if (as != MF_BPE_NONE)
+            ids[n++] = as;
+    }
+    return n;
 }
 
 /* The ids replace the heap, which is empty then. */
@@ -153,16 +212,10 @@ static void list_ids(const spm_word *w, mf_bpe_ids *out)
     for (uint32_t i = 0; w->n_symbols > 0 && i != NONE; i = w->symbols[i].next) {
         const spm_symbol *s = &w->symbols[i];
         const uint32_t id = mf_bpe_find(w->bpe, w->bytes + s->start, s->n_bytes, false);
-        if (id != MF_BPE_NONE) {
+        if (id != MF_BPE_NONE)
             ids[n++] = id;
-            continue;
-        }
-        for (uint32_t j = 0; j < s->n_bytes; j++) {
-            const uint32_t byte = w->bpe->byte_ids[w->bytes[s->start + j]];
-            const uint32_t as = byte != MF_BPE_NONE ? byte : w->spm->unknown;
-            if (as != MF_BPE_NONE)
-                ids[n++] = as;
-        }
+        else
+            n = add_unknown(w, s, ids, n);
     }
     *out = (mf_bpe_ids){ids, n};
 }
@@ -175,10 +228,10 @@ mf_status mf_spm_encode(const mf_spm *spm, const mf_bpe *bpe, mf_bpe_scratch *sc
                        "%zu bytes of the text are one word to the tokenizer, more than the %zu "
                        "that one may have",
                        n_bytes, MF_MAX_WORD_BYTES);
-    /* A pair for each symbol at first, then two for each join at most. */
+    /* A pair for each symbol at first; each join takes one out and puts at most two in. */
     MF_TRY(mf_buffer_reserve(&scratch->symbols, (n_bytes + 1) * sizeof(spm_symbol),
                              "a word's symbols", error));
-    MF_TRY(mf_buffer_reserve(&scratch->heap, (3 * n_bytes + 1) * sizeof(spm_pair), "a word's pairs",
+    MF_TRY(mf_buffer_reserve(&scratch->heap, (2 * n_bytes + 1) * sizeof(spm_pair), "a word's pairs",
                              error));
     spm_word w = {.spm = spm,
                   .bpe = bpe,

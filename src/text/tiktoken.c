@@ -26,6 +26,14 @@ const char mf_kimi_pattern[] =
     "|\\s+(?!\\S)"
     "|\\s+";
 
+const char mf_hunyuan_pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+                                  "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+                                  "|\\p{N}"
+                                  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
+                                  "|\\s*[\\r\\n]+"
+                                  "|\\s+(?!\\S)"
+                                  "|\\s+";
+
 /* ------------------------------------------------------------------------------------ tokens -- */
 
 typedef struct mf_rank_file {
@@ -240,6 +248,30 @@ static mf_status add_special(mf_bpe *bpe, mf_added_tokens *added, const mf_speci
     return MF_OK;
 }
 
+/* Five with names, then <|extra_0|> to <|extra_204|>; all are looked for in normalised text. */
+static mf_status load_hunyuan_specials(mf_bpe *bpe, mf_added_tokens *added, const mf_allocator *a,
+                                       mf_error *error)
+{
+    static const char *const names[] = {"<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>",
+                                        "<|pad|>"};
+    const size_t n_names = sizeof names / sizeof *names;
+    MF_TRY(mf_added_tokens_reserve(added, a, MF_N_HUNYUAN_SPECIALS, error));
+    for (size_t i = 0; i < MF_N_HUNYUAN_SPECIALS; i++) {
+        const uint32_t id = (uint32_t)(bpe->n_entries + i);
+        char name[RESERVED_NAME_BYTES];
+        mf_added_token *token;
+        if (i < n_names)
+            (void)snprintf(name, sizeof name, "%s", names[i]);
+        else
+            (void)snprintf(name, sizeof name, "<|extra_%zu|>", i - n_names);
+        MF_TRY(mf_bpe_add_literal(bpe, id, name, strlen(name), error));
+        MF_TRY(mf_added_tokens_add(added, id, name, strlen(name), &token, error));
+        token->is_special = token->is_normalized = true;
+        bpe->pieces[id].is_special = true;
+    }
+    return mf_added_tokens_finish(added, NULL, error);
+}
+
 static mf_status load_specials(mf_bpe *bpe, mf_added_tokens *added, const mf_allocator *a,
                                const mf_json *config, yyjson_val *decoder, mf_error *error)
 {
@@ -249,19 +281,20 @@ static mf_status load_specials(mf_bpe *bpe, mf_added_tokens *added, const mf_all
     MF_TRY(mf_added_tokens_reserve(added, a, MF_N_KIMI_SPECIALS, error));
     for (size_t i = 0; i < MF_N_KIMI_SPECIALS; i++)
         MF_TRY(add_special(bpe, added, &s, (uint32_t)(first_id + i), s.names[i], error));
-    return mf_added_tokens_finish(added, false, error);
+    return mf_added_tokens_finish(added, NULL, error);
 }
 
 /* Another tokenizer's class may have another pattern. */
-static mf_status check_class(const mf_json *config, mf_error *error)
+static mf_status check_class(const mf_json *config, bool is_hunyuan, mf_error *error)
 {
     yyjson_val *name = yyjson_obj_get(config->root, "tokenizer_class");
-    if (name == NULL || yyjson_equals_str(name, "TikTokenTokenizer"))
+    const char *expected = is_hunyuan ? "HYTokenizer" : "TikTokenTokenizer";
+    if (name == NULL || yyjson_equals_str(name, expected))
         return MF_OK;
     return mf_fail(error, MF_ERR_UNSUPPORTED,
-                   "%s: tokenizer_class: \"%.64s\", expected \"TikTokenTokenizer\" with a "
-                   "tiktoken.model",
-                   config->path, yyjson_is_str(name) ? yyjson_get_str(name) : "?");
+                   "%s: tokenizer_class: \"%.64s\", expected \"%s\" with a %s", config->path,
+                   yyjson_is_str(name) ? yyjson_get_str(name) : "?", expected,
+                   is_hunyuan ? "hy.tiktoken" : "tiktoken.model");
 }
 
 mf_status mf_tiktoken_load(mf_bpe *bpe, mf_added_tokens *added, const mf_allocator *a,
@@ -271,12 +304,13 @@ mf_status mf_tiktoken_load(mf_bpe *bpe, mf_added_tokens *added, const mf_allocat
     bpe->allocator = *a;
     yyjson_val *decoder = NULL;
     if (config != NULL) {
-        MF_TRY(check_class(config, error));
+        MF_TRY(check_class(config, files->is_hunyuan, error));
         decoder = yyjson_obj_get(config->root, "added_tokens_decoder");
         if (decoder != NULL && !yyjson_is_obj(decoder))
             return mf_fail(error, MF_ERR_FORMAT, "%s: added_tokens_decoder: expected an object",
                            config->path);
     }
     MF_TRY(load_tokens(bpe, files, measure_names(decoder), error));
-    return load_specials(bpe, added, a, config, decoder, error);
+    return files->is_hunyuan ? load_hunyuan_specials(bpe, added, a, error)
+                             : load_specials(bpe, added, a, config, decoder, error);
 }

@@ -3,8 +3,8 @@
 #include "text/tokenizer.h"
 
 #include "format/checkpoint_mistakes.h"
+#include "text/bpe_chars.h"
 #include "text/gguf_text.h"
-#include "text/nfc.h"
 #include "text/tiktoken.h"
 #include "text/utf8.h"
 
@@ -19,45 +19,43 @@
 
 /* ----------------------------------------------------------------------------------- opening -- */
 
-static mf_status load_normalizer_step(mf_tokenizer *t, const mf_json *json, yyjson_val *step,
-                                      mf_error *error)
+mf_tokenizer *mf_text_create(const mf_allocator *a)
 {
-    yyjson_val *type = yyjson_obj_get(step, "type");
-    if (!yyjson_equals_str(type, "NFC"))
-        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: normalizer.type: \"%.64s\", expected NFC",
-                       json->path, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
-    t->uses_nfc = true;
-    return MF_OK;
+    mf_tokenizer *t = mf_alloc_zeroed(a, sizeof *t);
+    if (t != NULL) {
+        t->allocator = *a;
+        t->start_token = t->model_end = -1;
+    }
+    return t;
 }
 
-static mf_status load_normalizer(mf_tokenizer *t, const mf_json *json, mf_error *error)
+/* Whether the parts of a tokenizer.json are of one kind: bytes, or characters. Where blanks become
+ * marks the decoder makes them blanks again. */
+static mf_status match_parts(mf_tokenizer *t, const mf_json *json, mf_error *error)
 {
-    yyjson_val *root = yyjson_obj_get(json->root, "normalizer");
-    if (root == NULL || yyjson_is_null(root))
+    const bool marks_in_text = mf_normalizer_has(&t->normalizer, MF_NORMAL_MARK_BLANKS);
+    const bool marks = marks_in_text || t->pretokenizer.marks_blanks;
+    if (t->pretokenizer.is_byte_level != t->decoding.is_byte_level)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: pre_tokenizer and decoder: %s is ByteLevel, expected both or none",
+                       json->path,
+                       t->decoding.is_byte_level ? "the decoder alone" : "the pre_tokenizer alone");
+    if (t->pretokenizer.is_byte_level) {
+        if (marks || mf_normalizer_has(&t->normalizer, MF_NORMAL_PREPEND_MARK))
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: normalizer: Prepend or Replace before a ByteLevel pre_tokenizer, "
+                           "expected NFC",
+                           json->path);
         return MF_OK;
-    if (!yyjson_equals_str(yyjson_obj_get(root, "type"), "Sequence"))
-        return load_normalizer_step(t, json, root, error);
-    size_t i, n;
-    yyjson_val *step;
-    yyjson_arr_foreach(yyjson_obj_get(root, "normalizers"), i, n, step)
-    {
-        MF_TRY(load_normalizer_step(t, json, step, error));
     }
-    return MF_OK;
-}
-
-static mf_status check_decoder(const mf_json *json, mf_error *error)
-{
-    yyjson_val *root = yyjson_obj_get(json->root, "decoder");
-    yyjson_val *type = yyjson_obj_get(root, "type");
-    if (yyjson_equals_str(type, "Sequence")) {
-        yyjson_val *decoders = yyjson_obj_get(root, "decoders");
-        if (yyjson_arr_size(decoders) == 1)
-            type = yyjson_obj_get(yyjson_arr_get_first(decoders), "type");
-    }
-    if (!yyjson_equals_str(type, "ByteLevel"))
-        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: decoder.type: \"%.64s\", expected ByteLevel",
-                       json->path, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
+    if (marks != t->decoding.unmarks_blanks)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: decoder: expected a Replace or Metaspace where the normalizer or the "
+                       "pre_tokenizer has one, and only there",
+                       json->path);
+    t->bpe.of_characters = true;
+    t->bpe.marks_blanks = marks;
+    t->bpe.has_byte_keys = t->decoding.joins_bytes;
     return MF_OK;
 }
 
@@ -66,17 +64,16 @@ mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_token
 {
     if (!yyjson_is_obj(json->root))
         return mf_fail(error, MF_ERR_FORMAT, "%s: expected an object", json->path);
-    mf_tokenizer *t = mf_alloc_zeroed(a, sizeof *t);
+    mf_tokenizer *t = mf_text_create(a);
     if (t == NULL)
         return mf_fail_memory(error, sizeof *t, "a tokenizer");
-    t->allocator = *a;
-    t->start_token = -1;
     mf_status status;
-    MF_TRY_GOTO(load_normalizer(t, json, error));
+    MF_TRY_GOTO(mf_normalizer_load(&t->normalizer, json, error));
     MF_TRY_GOTO(mf_pretokenizer_load(&t->pretokenizer, a, json, error));
-    MF_TRY_GOTO(check_decoder(json, error));
+    MF_TRY_GOTO(mf_decoding_load(&t->decoding, json, error));
+    MF_TRY_GOTO(match_parts(t, json, error));
     MF_TRY_GOTO(mf_bpe_load(&t->bpe, a, json, error));
-    MF_TRY_GOTO(mf_added_tokens_load(&t->added, a, json, t->uses_nfc, &t->bpe, error));
+    MF_TRY_GOTO(mf_added_tokens_load(&t->added, a, json, &t->normalizer, &t->bpe, error));
     mf_start_token_load(t, json);
     *out = t;
     return MF_OK;
@@ -88,14 +85,15 @@ fail:
 mf_status mf_text_open_tiktoken(const mf_tiktoken_files *files, const mf_allocator *a,
                                 mf_tokenizer **out, mf_error *error)
 {
-    mf_tokenizer *t = mf_alloc_zeroed(a, sizeof *t);
+    mf_tokenizer *t = mf_text_create(a);
     if (t == NULL)
         return mf_fail_memory(error, sizeof *t, "a tokenizer");
-    t->allocator = *a;
-    t->start_token = -1;
-    t->cuts_runs = true;
     mf_status status;
-    MF_TRY_GOTO(mf_pretokenizer_make(&t->pretokenizer, a, mf_kimi_pattern, error));
+    if (files->is_hunyuan)
+        t->normalizer = (mf_normalizer){.steps = {MF_NORMAL_NFC}, .n_steps = 1};
+    t->cuts_runs = !files->is_hunyuan;
+    MF_TRY_GOTO(mf_pretokenizer_make(
+        &t->pretokenizer, a, files->is_hunyuan ? mf_hunyuan_pattern : mf_kimi_pattern, error));
     MF_TRY_GOTO(mf_tiktoken_load(&t->bpe, &t->added, a, files, error));
     *out = t;
     return MF_OK;
@@ -114,20 +112,30 @@ static mf_status open_json_file(const char *file, const mf_allocator *a, mf_toke
     return status;
 }
 
-static mf_status open_tiktoken_file(const char *path, const char *file, const mf_allocator *a,
-                                    mf_tokenizer **out, mf_error *error)
+/* A file of the directory that need not be there: then *out stays zeroed. */
+static mf_status read_optional(const char *path, const char *name, const mf_allocator *a,
+                               mf_json *out, mf_error *error)
 {
-    char config_file[MAX_PATH_BYTES];
+    char file[MAX_PATH_BYTES];
+    MF_TRY(mf_path_join(file, sizeof file, path, name, error));
+    return mf_file_exists(file) ? mf_json_read(a, file, MAX_TOKENIZER_BYTES, out, error) : MF_OK;
+}
+
+static const mf_json *or_none(const mf_json *json)
+{
+    return json->doc != NULL ? json : NULL;
+}
+
+static mf_status open_tiktoken_file(const char *path, const char *file, const mf_allocator *a,
+                                    bool is_hunyuan, mf_tokenizer **out, mf_error *error)
+{
     mf_json config = {0};
     char *text;
     size_t n_bytes;
-    MF_TRY(mf_path_join(config_file, sizeof config_file, path, "tokenizer_config.json", error));
-    bool has_config = mf_file_exists(config_file);
-    if (has_config)
-        MF_TRY(mf_json_read(a, config_file, MAX_TOKENIZER_BYTES, &config, error));
+    MF_TRY(read_optional(path, "tokenizer_config.json", a, &config, error));
     mf_status status = mf_file_read(a, file, MAX_TOKENIZER_BYTES, &text, &n_bytes, error);
     if (status == MF_OK) {
-        const mf_tiktoken_files files = {file, text, n_bytes, has_config ? &config : NULL};
+        const mf_tiktoken_files files = {file, text, n_bytes, or_none(&config), is_hunyuan};
         status = mf_text_open_tiktoken(&files, a, out, error);
         mf_free(a, text, n_bytes + 1);
     }
@@ -135,16 +143,56 @@ static mf_status open_tiktoken_file(const char *path, const char *file, const mf
     return status;
 }
 
-/* tokenizer.json, or else tiktoken.model. */
+static mf_status open_spm_file(const char *path, const char *file, const mf_allocator *a,
+                               mf_tokenizer **out, mf_error *error)
+{
+    static const char *const names[] = {"tokenizer_config.json", "added_tokens.json",
+                                        "special_tokens_map.json"};
+    mf_json config = {0}, added = {0}, specials = {0};
+    mf_json *const json[] = {&config, &added, &specials};
+    char *text = NULL;
+    size_t n_bytes = 0;
+    mf_status status;
+    for (size_t i = 0; i < 3; i++)
+        MF_TRY_GOTO(read_optional(path, names[i], a, json[i], error));
+    MF_TRY_GOTO(mf_file_read(a, file, MAX_TOKENIZER_BYTES, &text, &n_bytes, error));
+    const mf_spm_files files = {.path = file,
+                                .model = text,
+                                .n_bytes = n_bytes,
+                                .config = or_none(&config),
+                                .added = or_none(&added),
+                                .specials = or_none(&specials)};
+    status = mf_text_open_spm(&files, a, out, error);
+    mf_free(a, text, n_bytes + 1);
+fail:
+    for (size_t i = 0; i < 3; i++)
+        mf_json_free(json[i]);
+    return status;
+}
+
+/* tokenizer.json, or else the first of the others that is there. */
 static mf_status open_file(const char *path, const mf_allocator *a, mf_tokenizer **out,
                            mf_error *error)
 {
-    char json_file[MAX_PATH_BYTES], ranks_file[MAX_PATH_BYTES];
-    MF_TRY(mf_path_join(json_file, sizeof json_file, path, "tokenizer.json", error));
-    MF_TRY(mf_path_join(ranks_file, sizeof ranks_file, path, "tiktoken.model", error));
-    if (!mf_file_exists(json_file) && mf_file_exists(ranks_file))
-        return open_tiktoken_file(path, ranks_file, a, out, error);
-    return open_json_file(json_file, a, out, error);
+    static const char *const names[] = {"tokenizer.json", "tiktoken.model", "hy.tiktoken",
+                                        "tokenizer.model"};
+    char json_file[MAX_PATH_BYTES], file[MAX_PATH_BYTES];
+    size_t i = 0;
+    MF_TRY(mf_path_join(json_file, sizeof json_file, path, names[0], error));
+    for (; i < sizeof names / sizeof *names; i++) {
+        MF_TRY(mf_path_join(file, sizeof file, path, names[i], error));
+        if (mf_file_exists(file))
+            break;
+    }
+    switch (i) {
+    case 1:
+    case 2:
+        return open_tiktoken_file(path, file, a, i == 2, out, error);
+    case 3:
+        return open_spm_file(path, file, a, out, error);
+    default:
+        return open_json_file(json_file, a, out, error);
+    }
 }
 
 static mf_status open_folder(const char *path, const mf_allocator *a, mf_tokenizer **out,
@@ -209,8 +257,8 @@ typedef struct mf_encoding {
     int32_t *tokens;
     size_t capacity, n_tokens;
     mf_bpe_scratch bpe;
-    mf_nfc_scratch nfc;
-    mf_buffer repaired, normalized;
+    mf_normal_scratch normal;
+    mf_buffer repaired, normalized, word;
     mf_pretoken_run pretoken;
     const mf_text_range *literal; /* of the text at `whole` */
     size_t n_literal;
@@ -225,18 +273,42 @@ static void emit(mf_encoding *e, uint32_t id)
     e->n_tokens++;
 }
 
-/* A stretch of text, of which nothing has been cut. */
+static void emit_all(mf_encoding *e, const mf_bpe_ids *found)
+{
+    for (size_t i = 0; i < found->n_ids; i++)
+        emit(e, found->ids[i]);
+}
+
+/* A stretch of normalised text, of which nothing has been cut. */
 static mf_status encode_spm(mf_encoding *e, const unsigned char *text, size_t n_bytes)
 {
     const mf_tokenizer *t = e->tokenizer;
-    MF_TRY(mf_spm_normalise(&t->spm, text, n_bytes, &e->normalized, e->error));
-    for (size_t at = 0, n; at < e->normalized.n_bytes; at += n) {
+    for (size_t at = 0, end = 0, n; at < n_bytes; at += n) {
         mf_bpe_ids found;
-        n = mf_spm_word(&t->spm, e->normalized.data + at, e->normalized.n_bytes - at);
-        MF_TRY(
-            mf_spm_encode(&t->spm, &t->bpe, &e->bpe, e->normalized.data + at, n, &found, e->error));
-        for (size_t i = 0; i < found.n_ids; i++)
-            emit(e, found.ids[i]);
+        if (at == end)
+            end = at + mf_spm_word(&t->spm, text + at, n_bytes - at);
+        n = mf_bpe_find_cut(&t->bpe, text + at, end - at);
+        MF_TRY(mf_spm_encode(&t->spm, &t->bpe, &e->bpe, text + at, n, &found, e->error));
+        emit_all(e, &found);
+    }
+    return MF_OK;
+}
+
+/* A word of a vocabulary of characters, which may be the whole text. */
+static mf_status encode_characters(mf_encoding *e, const unsigned char *word, size_t n_bytes)
+{
+    const mf_bpe *bpe = &e->tokenizer->bpe;
+    if (bpe->marks_blanks) {
+        e->word.n_bytes = 0;
+        MF_TRY(mf_buffer_reserve(&e->word, n_bytes, "a word", e->error));
+        n_bytes = mf_blanks_unmark(word, n_bytes, e->word.data);
+        word = e->word.data;
+    }
+    for (size_t at = 0, n; at < n_bytes; at += n) {
+        mf_bpe_ids found;
+        n = mf_bpe_find_cut(bpe, word + at, n_bytes - at);
+        MF_TRY(mf_bpe_encode(bpe, &e->bpe, word + at, n, &found, e->error));
+        emit_all(e, &found);
     }
     return MF_OK;
 }
@@ -247,9 +319,10 @@ static mf_status encode_word(void *ctx, const unsigned char *word, size_t n_byte
     mf_bpe_ids found;
     if (e->tokenizer->spm.scores != NULL)
         return encode_spm(e, word, n_bytes);
+    if (e->tokenizer->bpe.of_characters)
+        return encode_characters(e, word, n_bytes);
     MF_TRY(mf_bpe_encode(&e->tokenizer->bpe, &e->bpe, word, n_bytes, &found, error));
-    for (size_t i = 0; i < found.n_ids; i++)
-        emit(e, found.ids[i]);
+    emit_all(e, &found);
     return MF_OK;
 }
 
@@ -264,28 +337,47 @@ static mf_added_scan scan_of(const mf_encoding *e, const unsigned char *text, si
                            .offset = (size_t)(text - e->whole)};
 }
 
+/* Whether a literal range has bytes of text[n_bytes], which is part of the whole. */
+static bool has_literal(const mf_encoding *e, const unsigned char *text, size_t n_bytes)
+{
+    const size_t start = (size_t)(text - e->whole);
+    for (size_t i = 0; i < e->n_literal && e->literal[i].start < start + n_bytes; i++)
+        if (e->literal[i].end > start)
+            return true;
+    return false;
+}
+
 /* A stretch without raw added tokens: normalise it, cut out the normalised ones, encode the rest.
- * Where that changed it the ranges fit no more: if there are any, all of it is literal. */
+ * Where that changed it the ranges fit no more: if there are any in it, all of it is literal. But
+ * what SentencePiece's own model looks for is no more than text. */
 static mf_status encode_stretch(mf_encoding *e, const unsigned char *text, size_t n_bytes)
 {
     static const mf_text_range all = {0, SIZE_MAX};
+    const mf_tokenizer *t = e->tokenizer;
+    const unsigned char *const before = text;
+    const size_t n_before = n_bytes;
+    const bool is_spm = t->spm.scores != NULL, at_start = text == e->whole;
     mf_added_scan scan = scan_of(e, text, n_bytes);
-    if (e->tokenizer->uses_nfc && !mf_nfc_is_trivial(text, n_bytes)) {
-        e->normalized.n_bytes = 0;
-        MF_TRY(mf_nfc(&e->nfc, text, n_bytes, &e->normalized, e->error));
+    if (is_spm) {
+        MF_TRY(mf_spm_normalise(&t->spm, text, n_bytes, at_start, &e->normalized, e->error));
         text = e->normalized.data;
         n_bytes = e->normalized.n_bytes;
-        scan = (mf_added_scan){
-            .text = text, .n_bytes = n_bytes, .literal = &all, .n_literal = e->n_literal != 0};
+    } else {
+        MF_TRY(mf_normalise(&t->normalizer, &e->normal, &text, &n_bytes, e->error));
     }
+    if (text != before)
+        scan = (mf_added_scan){.text = text,
+                               .n_bytes = n_bytes,
+                               .literal = &all,
+                               .n_literal = !is_spm && has_literal(e, before, n_before)};
     const mf_added_token *token;
     size_t start, end;
-    while (mf_added_next(&e->tokenizer->added.normalized, &scan, e->parse_special, &token, &start,
-                         &end)) {
+    while (mf_added_next(&t->added.normalized, &scan, e->parse_special, &token, &start, &end)) {
         if (token != NULL)
             emit(e, token->id);
         else
-            MF_TRY(mf_pretoken_run_text(&e->pretoken, text + start, end - start));
+            MF_TRY(mf_pretoken_run_text(&e->pretoken, text + start, end - start,
+                                        at_start && start == 0));
     }
     return MF_OK;
 }
@@ -349,18 +441,20 @@ static mf_status run_encoding(mf_encoding *e, const char *text, size_t n_bytes)
 {
     const mf_allocator *a = &e->tokenizer->allocator;
     mf_bpe_scratch_init(&e->bpe, a);
-    mf_nfc_scratch_init(&e->nfc, a);
+    mf_normal_scratch_init(&e->normal, a);
     mf_buffer_init(&e->repaired, a);
     mf_buffer_init(&e->normalized, a);
+    mf_buffer_init(&e->word, a);
     mf_status status;
     MF_TRY_GOTO(mf_pretoken_run_init(&e->pretoken, &e->tokenizer->pretokenizer, a, encode_word, e,
                                      e->error));
     MF_TRY_GOTO(encode_text(e, (const unsigned char *)text, n_bytes));
 fail:
     mf_pretoken_run_free(&e->pretoken);
+    mf_buffer_free(&e->word);
     mf_buffer_free(&e->normalized);
     mf_buffer_free(&e->repaired);
-    mf_nfc_scratch_free(&e->nfc);
+    mf_normal_scratch_free(&e->normal);
     mf_bpe_scratch_free(&e->bpe);
     return status;
 }

@@ -9,6 +9,8 @@
 
 #include "text/added_tokens.h"
 #include "text/chat.h"
+#include "text/decoding.h"
+#include "text/normalizer.h"
 #include "text/pretokenizer.h"
 #include "text/spm.h"
 #include "text/tiktoken.h"
@@ -27,13 +29,25 @@ struct mf_tokenizer {
     mf_pretokenizer pretokenizer;
     mf_spm spm; /* where it has scores: instead of merges */
     mf_added_tokens added;
-    bool uses_nfc;
+    mf_normalizer normalizer;
+    mf_decoding decoding;
     bool cuts_runs; /* text is cut as tokenization_kimi.py cuts it, before anything else */
     int32_t end_tokens[MF_MAX_END_TOKENS];
     size_t n_end_tokens;
     int32_t start_token; /* what a text begins with, -1: nothing */
+    int32_t model_end;   /* the vocabulary's own end token, where no other is named; -1: none */
     mf_chat_set chat;
 };
+
+/* A SentencePiece model's files, in memory. */
+typedef struct mf_spm_files {
+    const char *path; /* of the model, for messages */
+    const char *model;
+    size_t n_bytes;
+    const mf_json *config;   /* tokenizer_config.json; NULL where there is none, as of the others */
+    const mf_json *added;    /* added_tokens.json */
+    const mf_json *specials; /* special_tokens_map.json */
+} mf_spm_files;
 
 mf_status mf_text_open(const char *path, const mf_allocator *a, mf_tokenizer **out,
                        mf_error *error);
@@ -43,6 +57,11 @@ mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_token
 /* The same of a tiktoken.model. */
 mf_status mf_text_open_tiktoken(const mf_tiktoken_files *files, const mf_allocator *a,
                                 mf_tokenizer **out, mf_error *error);
+/* The same of a SentencePiece model. */
+mf_status mf_text_open_spm(const mf_spm_files *files, const mf_allocator *a, mf_tokenizer **out,
+                           mf_error *error);
+/* A tokenizer with nothing in it; NULL if there is no memory. */
+mf_tokenizer *mf_text_create(const mf_allocator *a);
 void mf_text_close(mf_tokenizer **tokenizer);
 
 /* Text to encode. */

@@ -72,7 +72,7 @@ mf_status mf_tokenizer_decode(const mf_tokenizer *tokenizer, mf_decoder *decoder
 {
     if (tokenizer == NULL || decoder == NULL || n_bytes == NULL || (text == NULL && capacity != 0))
         return MF_ERR_ARGUMENT;
-    if (decoder->n_pending > sizeof decoder->pending)
+    if (decoder->n_pending >= sizeof decoder->pending)
         return MF_ERR_ARGUMENT;
     return mf_text_decode(tokenizer, decoder, token, text, capacity, n_bytes);
 }

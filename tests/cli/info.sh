@@ -91,6 +91,21 @@ expect_glob "$out" "*deepseek_v3*latent attention, 2 without experts, 1 for mult
 expect_glob "$out" "*latent rank* for keys and values, * for queries*experts* from * of * groups*"
 run info "$SOURCE/tests/model/data/v3_fp8"
 expect_glob "$out" "*form*fp8, experts of 8 bits*"
+# what is there and not run is named; what is run, is not
+run info "$SOURCE/tests/model/data/kimi_k25_bf16"
+expect_code 0
+expect_glob "$out" "*left out  *vision projector (model.mm_projector.\*: 6 tensors, 19.73 KiB)
+left out  *vision tower (model.vision_tower.\*: 21 tensors, 149.78 KiB)
+*"
+run info "$SOURCE/tests/model/data/hf_bf16" --json
+expect_glob "$out" '*"left_out": \[{"what": "vision tower", "names": "model.visual.", "n_tensors": 5, "bytes": 9280}, {"what": "multi-token prediction", "names": "mtp.", "n_tensors": 8, "bytes": 27648}\], *'
+run info "$SOURCE/tests/model/data/draft_v32_bf16"
+expect_glob "$out" "*left out  *multi-token prediction (model.layers.2.\*: 37 tensors, *)
+dense weights*"
+run info "$SOURCE/tests/model/data/draft_glm4_gguf" --json
+expect_glob "$out" '*"left_out": \[{"what": "multi-token prediction", "names": "blk.2.", "n_tensors": 25, *'
+run info "$SOURCE/tests/model/data/v3_bf16" --json
+expect_glob "$out" '*"left_out": \[\], *'
 # half the session's state
 run info "$SOURCE/tests/model/data/v3_bf16" --json
 f32=$(json "$out" session_bytes)

@@ -49,6 +49,11 @@ static void engine_options(void)
 
 static void model_info(void)
 {
+    SIZE(mf_left_out);
+    AT(mf_left_out, what);
+    AT(mf_left_out, names);
+    AT(mf_left_out, n_tensors);
+    AT(mf_left_out, n_bytes);
     SIZE(mf_model_info);
     AT(mf_model_info, struct_bytes);
     AT(mf_model_info, family);
@@ -108,6 +113,8 @@ static void model_info(void)
     AT(mf_model_info, n_host_slots);
     AT(mf_model_info, window_tokens);
     AT(mf_model_info, window_page_bytes);
+    AT(mf_model_info, n_left_out);
+    AT(mf_model_info, left_out);
 }
 
 int main(void)

@@ -34,6 +34,23 @@ expect_true [ ! -e "$cache" ]
 expect_true [ "$(n_requests 'safetensors .*all')" -eq 0 ]
 expect_true [ "$(n_requests '^store .*safetensors bytes=0-262143')" -eq "$(ls "$model"/*.safetensors | wc -l)" ]
 
+# what is there and not run is named, in all commands alike
+sees=$SOURCE/tests/model/data/glm4v_moe_bf16
+publish org/sees "$sees"
+left='left out               vision tower (model.visual.*: 20 tensors, 58.81 KiB)'
+for command in "info $sees" "plan org/sees $rates" "plan $sees org/sees $rates" "pull org/sees --dry-run"; do
+    # shellcheck disable=SC2086
+    run $command
+    expect_code 0
+    expect_true grep -qF "$left" "$out"
+    case $command in
+    pull*) run pull org/sees --dry-run --json ;;
+    *) run ${command%% *} org/sees --json --ram 1G ;;
+    esac
+    case $command in info*) run info "$sees" --json ;; esac
+    expect_true grep -qF '"left_out": [{"what": "vision tower", "names": "model.visual.", "n_tensors": 20, "bytes": 60224}]' "$out"
+done
+
 run info "$model" --json --ram 1G
 for key in resident_bytes expert_bytes working_set_bytes n_parameters; do
     expect_true [ "$(json "$out" $key)" = "$(json "$scratch/local" $key)" ]
@@ -78,6 +95,62 @@ if "$MAKE_CHECKPOINT" --help 2>&1 | grep -q gguf; then
     run info org/gguf
     expect_code 0
 fi
+
+# a vocabulary that cannot be read: its text's file comes with the headers, and nothing else does
+mkdir "$scratch/unread"
+cp "$model"/*.safetensors "$model"/*.json "$scratch/unread/"
+echo '{"model": {"type": "Unigram", "vocab": []}, "decoder": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "ByteLevel"}}' \
+    >"$scratch/unread/tokenizer.json"
+publish org/unread "$scratch/unread"
+why='tokenizer.json: model.type: "Unigram", expected "BPE"'
+# shellcheck disable=SC2086
+run plan org/unread $rates
+expect_code 0
+expect_glob "$out" "*
+verdict                does not run but for bench: its vocabulary cannot be read
+text                   $why"
+# shellcheck disable=SC2086
+run plan org/unread $rates --json
+expect_true [ "$(json "$out" runs)" = false ]
+run pull org/unread --dry-run
+expect_code 0
+expect_glob "$out" "*
+verdict                does not run but for bench: its vocabulary cannot be read
+text                   $why"
+run pull org/unread --dry-run --json
+expect_true [ "$(json "$out" runs)" = false ]
+run pull org/unread
+expect_error "org/unread: does not run, so it is not fetched (--force): its vocabulary cannot be read: $why"
+expect_true [ ! -e "$cache/models--org--unread" ]
+run pull org/unread --force -q
+expect_code 0
+
+# of a vocabulary in several forms the one that is opened
+texts=$SOURCE/tests/text/data
+cp "$texts/spm_small/json/tokenizer.json" "$texts/spm_small/model/tokenizer.model" "$texts/hunyuan/hy.tiktoken" \
+    "$scratch/unread/"
+echo '{}' >"$scratch/unread/added_tokens.json"
+publish org/vocabularies "$scratch/unread"
+run pull org/vocabularies -q
+expect_code 0
+got=$(snapshot org/vocabularies)
+expect_same "$got/tokenizer.json" "$texts/spm_small/json/tokenizer.json"
+expect_true [ -f "$got/added_tokens.json" ]
+expect_true [ ! -e "$got/hy.tiktoken" ]
+expect_true [ ! -e "$got/tokenizer.model" ]
+for from in "$texts/hunyuan" "$texts/spm_small/model"; do
+    (cd "$scratch/unread" && rm -f tokenizer.json hy.tiktoken tokenizer.model tokenizer_config.json)
+    cp "$from"/*token* "$scratch/unread/"
+    rm -rf "$cache"
+    publish org/vocabularies "$scratch/unread"
+    run pull org/vocabularies -q
+    expect_code 0
+    for file in "$from"/*token*; do
+        expect_same "$got/$(basename "$file")" "$file"
+    done
+    run tokenize org/vocabularies -p x
+    expect_code 0
+done
 
 # measured; one of several is not there: the others are told
 run plan "$model"

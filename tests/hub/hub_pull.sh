@@ -51,6 +51,9 @@ run pull org/tiny
 expect_code 0
 expect_exact "$out" "$(snapshot org/tiny)"
 expect_true is_pulled org/tiny "$full"
+# the last line is of what is there at the end
+n_wanted=$(($(echo "$wanted" | wc -w) - 1)) # of two the content is the same
+expect_glob "$err" "*(100 %), *, $n_wanted of $n_wanted files checked"
 for name in $unwanted; do
     expect_true [ ! -e "$(snapshot org/tiny)/$name" ]
 done
@@ -121,6 +124,9 @@ for name in m-Q4_K_M.gguf m-Q4_K_S.gguf mmproj-m.gguf Q8_0/m-Q8_0-00001-of-00002
     head -c 9000 /dev/urandom >"$gguf/$name"
 done
 publish org/gguf "$gguf"
+run pull org/gguf:Q4_K_M --dry-run
+expect_glob "$out" "*left out               vision projector (mmproj-m.gguf, 8.79 KiB: not fetched)
+*"
 check_gguf() { # CHOICE FIRST FILES...
     forget_cache
     run pull "org/gguf$1" --force

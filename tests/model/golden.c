@@ -90,6 +90,7 @@ const golden_case golden_cases[] = {
     {"gguf_llama_bf16", "golden.bin", 0, 0, 0},
     {"gguf_glm4_moe_q8_0", "golden.bin", 0, 0, 0},
     {"gguf_minimax_m2_q8_0", "golden.bin", 0, 0, 0},
+    {"gguf_35_nvfp4", "golden.bin", 0, 0, 0},
     {"gguf_qwen3_f16", "golden.bin", 0, 0, 0},
     {"gguf_gpt_oss_mxfp4", "golden.bin", 0, 0, 0},
     {"gguf_with_text", "golden.bin", 0, 0, 0},

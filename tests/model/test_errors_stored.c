@@ -224,35 +224,49 @@ static void check_index(bool is_expert)
     scratch_remove();
 }
 
-/* The tensor that Llama 3.1's rotation is in: its length, then its type, is another. */
-static void check_factors(bool is_type, const char *reason)
+/* Of a list of float32 values in a GGUF file the length, or the type, is another. */
+typedef struct other_list {
+    const char *golden, *name;
+    unsigned char n, other;
+    bool is_type;
+    const char *reason;
+} other_list;
+
+static const other_list other_lists[] = {
+    {"gguf_llama31_f16", "rope_freqs.weight", 8, 4, false, "is no list of 8"},
+    {"gguf_llama31_f16", "rope_freqs.weight", 8, 1, true, "a list of 1 to 512 of F32"},
+    {"gguf_35_nvfp4", "blk.1.ffn_down_exps.scale", 6, 5, false, "[6] of F32 (the factor of NVFP4)"},
+    {"gguf_35_nvfp4", "blk.1.attn_q.scale", 1, 1, true, "[1] of F32 (the factor of NVFP4)"},
+};
+
+static void check_list(const other_list *l)
 {
-    const char *dir = scratch_copy("gguf_llama31_f16");
-    static const char name[] = "rope_freqs.weight";
+    const char *dir = scratch_copy(l->golden);
+    const size_t n_name = strlen(l->name);
     size_t n_bytes, at = 0;
     unsigned char *file = read_file(scratch_path("model.gguf"), &n_bytes);
-    while (at < n_bytes && memcmp(file + at, name, sizeof name - 1) != 0)
+    while (at < n_bytes && memcmp(file + at, l->name, n_name) != 0)
         at++;
     REQUIRE(at < n_bytes);
-    at += sizeof name - 1; /* dimensions, the first of them, the type */
-    CHECK(file[at] == 1 && file[at + 4] == 8 && file[at + 12] == 0);
-    file[is_type ? at + 12 : at + 4] = is_type ? 1 : 4;
+    at += n_name; /* dimensions, the first of them, the type */
+    CHECK(file[at] == 1 && file[at + 4] == l->n && file[at + 12] == 0);
+    file[l->is_type ? at + 12 : at + 4] = l->other;
     scratch_write("model.gguf", file, n_bytes);
     free(file);
-    mf_engine_options options = golden_options(golden_case_find("gguf_llama31_f16"));
+    mf_engine_options options = golden_options(golden_case_find(l->golden));
     mf_engine *engine = NULL;
     mf_error error = {0};
     CHECK_STATUS(mf_engine_open(dir, &options, &engine, &error), MF_ERR_FORMAT);
-    CHECK_CONTAINS(error.message, name);
-    CHECK_CONTAINS(error.message, reason);
+    CHECK_CONTAINS(error.message, l->name);
+    CHECK_CONTAINS(error.message, l->reason);
     mf_engine_close(&engine);
     scratch_remove();
 }
 
 int main(void)
 {
-    check_factors(false, "is no list of 8");
-    check_factors(true, "a list of 1 to 512 of F32");
+    for (size_t i = 0; i < sizeof other_lists / sizeof *other_lists; i++)
+        check_list(&other_lists[i]);
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++)
         check_config(&configs[i]);
     check_index(false);

@@ -140,6 +140,12 @@ class Holding(ModelTest):
         info = moeflux.inspect(DEMO, ram_bytes=RAM, n_threads=1, kv_type="bf16")
         self.assertIn(info.family, program("info", DEMO, "--ram", RAM))
         self.assertEqual((info.ram_bytes, info.n_sessions), (400 << 20, 1))
+        self.assertEqual(info.left_out, [])
+        sees = Path(__file__).resolve().parents[1] / "model/data/glm4v_moe_bf16"
+        self.assertEqual(
+            moeflux.inspect(sees, ram_bytes=RAM).left_out,
+            [moeflux.LeftOut("vision tower", "model.visual.", 20, 60224)],
+        )
         self.assertGreater(self.model.stats.n_tokens, 0)
         cpu = moeflux.devices()[0][0]
         self.assertEqual(cpu.id, "cpu")

@@ -202,7 +202,8 @@ static void test_spm(void)
                                     &n_piece) == MF_OK);
         n_text += n_piece;
     }
-    CHECK(n_text == 14 && memcmp(text, " the</s> caf\xc3\xa9\x01", n_text) == 0);
+    /* the first blank of a text is not shown */
+    CHECK(n_text == 13 && memcmp(text, "the</s> caf\xc3\xa9\x01", n_text) == 0);
     REQUIRE(mf_tokenizer_encode(t, "</s>", 4, 0, ids, 32, &n, NULL) == MF_OK);
     for (size_t i = 0; i < n; i++)
         CHECK(!mf_tokenizer_is_special(t, ids[i]));

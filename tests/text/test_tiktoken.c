@@ -44,7 +44,8 @@ static mf_status open_model(const model_text *m, const char *config, mf_tokenize
     mf_json json = {0};
     if (config != NULL)
         REQUIRE(mf_json_parse(&a, "c.json", config, strlen(config), &json, NULL) == MF_OK);
-    const mf_tiktoken_files files = {"t.model", m->text, m->n_bytes, config != NULL ? &json : NULL};
+    const mf_tiktoken_files files = {"t.model", m->text, m->n_bytes, config != NULL ? &json : NULL,
+                                     false};
     mf_status status = mf_text_open_tiktoken(&files, &a, out, error);
     mf_json_free(&json);
     return status;

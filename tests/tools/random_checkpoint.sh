@@ -184,7 +184,8 @@ check "expert bytes" grep -q '"one_expert_bytes": *24772608' "$scratch/info"
 rm -rf "$scratch/true671"
 
 # GGUF: every type, of a family of each kind; unquantised the same weights as in MLX's form
-for type in BF16 Q4_0 Q5_0 Q8_0 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4; do
+for type in F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS \
+    IQ3_S IQ4_NL IQ4_XS TQ1_0 TQ2_0 MXFP4 NVFP4; do
     # shellcheck disable=SC2086
     check "make" "$MAKE_CHECKPOINT" $small --hidden 256 --expert-hidden 256 --shared-hidden 256 \
         --preset qwen3.6-35b-a3b --form gguf --type $type "$scratch/gguf_$type"
@@ -192,18 +193,20 @@ for type in BF16 Q4_0 Q5_0 Q8_0 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4; do
     cp "$scratch/out" "$scratch/info"
     form=$(echo "gguf $type" | tr '[:upper:]' '[:lower:]')
     check "form" grep -q "^form  *$form," "$scratch/info"
+    check "values" "$SAME_LOGITS" "$scratch/gguf_$type"
     rm -rf "$scratch/gguf_$type"
 done
 grouped="--quiet --layers 3 --hidden 128 --heads 4 --kv-heads 2 --head-dim 32 --vocab 320 --experts 12
     --experts-per-token 3 --expert-hidden 64"
 for preset in qwen3-30b-a3b mixtral-8x7b glm-4.5-air minimax-m2 llama-4-scout deepseek-v2-lite kimi-k2 \
-    glm-4.7-flash kimi-linear-48b-a3b qwen3.6-27b; do
+    glm-4.7-flash kimi-linear-48b-a3b qwen3.6-27b gpt-oss-20b deepseek-v3.2 glm-5 ernie-4.5-21b-a3b \
+    ernie-4.5-300b-a47b hunyuan-a13b; do
     sizes=$grouped
     halves=
     case $preset in
     qwen3.6-27b) sizes=$small_dense ;;
     kimi-linear*) sizes="$small_deepseek --linear-v-heads 4 --linear-k-dim 64 --linear-v-dim 64" halves=--split-kv-b ;;
-    deepseek* | kimi* | glm-4.7*) sizes=$small_deepseek halves=--split-kv-b ;;
+    deepseek* | kimi* | glm-4.7* | glm-5) sizes=$small_deepseek halves=--split-kv-b ;;
     llama-4*) sizes="$grouped --experts-per-token 1" ;;
     esac
     # shellcheck disable=SC2086
@@ -217,10 +220,19 @@ for preset in qwen3-30b-a3b mixtral-8x7b glm-4.5-air minimax-m2 llama-4-scout de
     rm -rf "$scratch/of_gguf" "$scratch/of_mlx"
 done
 
+# experts, which have other contents where they are stacked, and a table of integers
+for preset in deepseek-v4-flash deepseek-v4-pro; do
+    for type in BF16 MXFP4 NVFP4; do
+        # shellcheck disable=SC2086
+        check "make" "$MAKE_CHECKPOINT" $small_v4 --preset $preset --form gguf --type $type "$scratch/of_gguf"
+        check "info" "$MOEFLUX" info "$scratch/of_gguf"
+        check "values" "$SAME_LOGITS" "$scratch/of_gguf"
+        rm -rf "$scratch/of_gguf"
+    done
+done
+
 check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --type Q4_K "$scratch/x"
-check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset gpt-oss-20b --form gguf "$scratch/x"
-check_code 2 "gguf form" "$MAKE_CHECKPOINT" --preset glm-5 --form gguf "$scratch/x"
-check_code 2 "hf and fp8" "$MAKE_CHECKPOINT" --preset deepseek-v4-flash "$scratch/x"
+check_code 2 "hf, fp8 and gguf" "$MAKE_CHECKPOINT" --preset deepseek-v4-flash "$scratch/x"
 check_code 2 "packed form" "$MAKE_CHECKPOINT" --preset kimi-linear-48b-a3b --form packed "$scratch/x"
 check_code 2 "no type" "$MAKE_CHECKPOINT" --preset kimi-k2 --form gguf --type Q9 "$scratch/x"
 check_code 2 "no preset" "$MAKE_CHECKPOINT" --preset gpt-2 "$scratch/x"
@@ -230,7 +242,7 @@ check_code 2 "packed" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --form packed 
 check_code 2 "multiple" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --hidden 100 "$scratch/x"
 check_code 2 "fp8 form" "$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --form fp8 "$scratch/x"
 check_code 2 "packed form" "$MAKE_CHECKPOINT" --preset qwen3-30b-a3b --form packed "$scratch/x"
-check_code 2 "mlx and hf" "$MAKE_CHECKPOINT" --preset gpt-oss-20b --form fp8 "$scratch/x"
+check_code 2 "mlx, hf and gguf" "$MAKE_CHECKPOINT" --preset gpt-oss-20b --form fp8 "$scratch/x"
 check_code 2 "without experts" "$MAKE_CHECKPOINT" --preset qwen3-8b --experts 4 "$scratch/x"
 check_code 2 "split-kv-b" "$MAKE_CHECKPOINT" --preset kimi-k2 --form fp8 --split-kv-b "$scratch/x"
 check_code 2 "q-rank" "$MAKE_CHECKPOINT" --preset kimi-k2 --q-rank 100 "$scratch/x"

@@ -264,8 +264,62 @@ static void check_turned(mf_dtype type, uint32_t n_rows, uint32_t n_cols, uint32
     free(to);
 }
 
+/* NVFP4's blocks as GGUF has them, with a factor beside them or one that is kept elsewhere, against
+ * the blocks' own values times the factor; blocks of another kind stay what they are. */
+static void check_blocks(uint32_t n_rows, uint32_t n_cols, uint32_t n_factors)
+{
+    const mf_weight_shape as_stored = {
+        .kind = MF_WEIGHT_GGUF_NVFP4, .n_rows = n_rows, .n_cols = n_cols};
+    mf_repack r = {.packing = MF_PACKING_BLOCKS, .n_groups = n_factors, .shape = as_stored};
+    r.shape.kind = MF_WEIGHT_NVFP4;
+    const size_t n_stored = mf_weight_bytes(&as_stored);
+    CHECK_U64(mf_repack_stored_bytes(&r, MF_PACKED_VALUES), n_stored);
+    CHECK_U64(mf_repack_stored_bytes(&r, MF_PACKED_SCALES), 4 * (uint64_t)n_factors);
+    CHECK_U64(mf_repack_stored_bytes(&r, MF_PACKED_ZEROS), 0);
+    const float factor = 0.0371f;
+    unsigned char *from = malloc(n_stored), beside[4], kept[4], *made[MF_MAX_WEIGHT_ARRAYS];
+    float *row = malloc(n_cols * sizeof *row), *expected = malloc(n_cols * sizeof *row);
+    REQUIRE(from != NULL && row != NULL && expected != NULL);
+    for (size_t i = 0; i < n_stored; i++) /* nobody writes a scale that is no number, with a sign */
+        from[i] = (unsigned char)(next() % 255);
+    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++)
+        made[i] = calloc(1, mf_weight_array_bytes(&r.shape, i) + 1);
+    memcpy(beside, &factor, 4);
+    memcpy(kept, &factor, 4);
+    const unsigned char *const stored[MF_PACKED_ARRAYS] = {from, n_factors != 0 ? beside : NULL};
+    unsigned char *const out[] = {made[0], made[1], n_factors != 0 ? made[2] : NULL};
+    for (uint32_t first = 0; first < n_rows; first += MF_REPACK_ROWS) {
+        const uint32_t left = n_rows - first;
+        CHECK(
+            mf_repack_rows(&r, stored, first, left < MF_REPACK_ROWS ? left : MF_REPACK_ROWS, out));
+    }
+    const unsigned char *const is[] = {made[0], made[1], n_factors != 0 ? made[2] : kept};
+    const unsigned char *const was[] = {from};
+    uint32_t n_wrong = 0;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        mf_weight_format_of(&r.shape)->decode_row(&r.shape, is, i, row);
+        mf_weight_format_of(&as_stored)->decode_row(&as_stored, was, i, expected);
+        for (uint32_t k = 0; k < n_cols; k++)
+            n_wrong += row[k] != expected[k] * factor;
+    }
+    CHECK_MSG(n_wrong == 0, "%u x %u: %u wrong", n_rows, n_cols, n_wrong);
+    r.shape.kind = MF_WEIGHT_GGUF_NVFP4;
+    unsigned char *copy = malloc(n_stored);
+    REQUIRE(copy != NULL &&
+            mf_repack_rows(&r, stored, 0, n_rows, (unsigned char *[MF_MAX_WEIGHT_ARRAYS]){copy}));
+    CHECK(memcmp(copy, from, n_stored) == 0);
+    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++)
+        free(made[i]);
+    free(copy);
+    free(from);
+    free(row);
+    free(expected);
+}
+
 int main(void)
 {
+    for (uint32_t i = 1; i < 12; i++)
+        check_blocks(1 + 37 * (i % 5), 64 * i, i % 2);
     for (uint32_t i = 0; i < 24; i++) {
         check_turned(MF_BF16, 1 + 11 * i, 3 + 7 * i, i % 3 * 5);
         check_turned(MF_F32, 1 + 7 * i, 2 + 5 * i, i % 4 * 3);

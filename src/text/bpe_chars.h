@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Vocabularies of characters: how their keys are kept, what merging begins with, and where a long
+ * word may be cut without a token less or more. For bpe.c and for loaders.
+ */
+#ifndef MF_TEXT_BPE_CHARS_H
+#define MF_TEXT_BPE_CHARS_H
+
+#include "text/bpe.h"
+
+/* What stands for a blank, and its bytes. */
+#define MF_BLANK_MARK "\xe2\x96\x81"
+#define MF_BLANK_MARK_BYTES (sizeof MF_BLANK_MARK - 1)
+
+/* A character's bytes, of valid UTF-8. */
+size_t mf_char_bytes(const unsigned char *text, size_t n_bytes);
+/* Writes text[n_bytes] with blanks for their marks to out, which may be text; returns its bytes. */
+size_t mf_blanks_unmark(const unsigned char *text, size_t n_bytes, unsigned char *out);
+/* Whether a key is a byte's, as "<0x0A>" is. */
+bool mf_bpe_is_byte_key(const char *key, size_t n_bytes, unsigned char *byte);
+/* Writes a key as it is kept, at most n_bytes; false if it is raw. */
+bool mf_bpe_keep_key(const mf_bpe *bpe, const char *key, size_t n_bytes, unsigned char *out,
+                     size_t *n_out);
+
+/* The ids of a word's characters: of each its own, or those of its bytes, or the unknown one. At
+ * most an id a byte, or three where marks_go_as_bytes. */
+size_t mf_bpe_char_symbols(const mf_bpe *bpe, const unsigned char *word, size_t n_bytes,
+                           uint32_t *ids);
+/* Sets marks_go_as_bytes, and notes which characters follow one another in tokens. Once, when all
+ * tokens of the model are there. */
+mf_status mf_bpe_index_characters(mf_bpe *bpe, mf_error *error);
+/* Where a long word may be cut: the first place after some thousands of bytes at which no token
+ * holds what lies on both sides; n_bytes where there is none. */
+size_t mf_bpe_find_cut(const mf_bpe *bpe, const unsigned char *word, size_t n_bytes);
+
+#endif

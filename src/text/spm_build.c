@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* Pieces to tables. Normal pieces are found by their bytes; all others have an id and bytes to
+ * show, and those that stand for text as a whole are added tokens. */
+#include "text/spm_build.h"
+
+#include "text/bpe_chars.h"
+
+#include <string.h>
+
+mf_status mf_spm_build_begin(mf_tokenizer *t, const mf_spm_sizes *sizes, mf_error *error)
+{
+    const size_t n = sizes->n_pieces;
+    t->bpe.allocator = t->spm.allocator = t->allocator;
+    MF_TRY(mf_bpe_reserve(&t->bpe, n, n + sizes->n_extra,
+                          sizes->n_piece_bytes + sizes->n_extra_bytes, error));
+    MF_TRY(mf_added_tokens_reserve(&t->added, &t->allocator, sizes->n_added + 1, error));
+    t->bpe.n_ids = n;
+    t->bpe.of_characters = t->bpe.marks_blanks = t->bpe.has_byte_keys = true;
+    t->bpe.unknown = t->spm.unknown = MF_BPE_NONE;
+    t->spm.cuts_words = true;
+    t->spm.n_scores = n;
+    t->spm.scores = mf_alloc_array(&t->allocator, n, sizeof *t->spm.scores);
+    if (t->spm.scores == NULL)
+        return mf_fail_memory(error, n * sizeof *t->spm.scores, "a vocabulary");
+    for (size_t b = 0; b < 256; b++)
+        t->bpe.byte_ids[b] = MF_BPE_NONE;
+    return MF_OK;
+}
+
+bool mf_spm_is_added(int type)
+{
+    return type == MF_SPM_CONTROL || type == MF_SPM_USER_DEFINED || type == MF_SPM_UNKNOWN;
+}
+
+/* The n bytes behind the pieces as token `id`, which merges never give. */
+static void take_apart(mf_bpe *bpe, uint32_t id, size_t n, bool is_special)
+{
+    bpe->pieces[id] = (mf_piece){(uint32_t)bpe->n_bytes, (uint32_t)n, 1, is_special};
+    bpe->n_bytes += n;
+}
+
+static mf_status take_added(mf_tokenizer *t, uint32_t id, size_t n, int type, bool finds_in_model,
+                            mf_error *error)
+{
+    const char *text = (const char *)t->bpe.bytes + t->bpe.n_bytes;
+    const bool is_special = type != MF_SPM_USER_DEFINED;
+    mf_added_token *added;
+    if (type == MF_SPM_UNKNOWN)
+        t->spm.unknown = id;
+    if (mf_added_tokens_find(&t->added, text, n) == NULL) {
+        MF_TRY(mf_added_tokens_add(&t->added, id, text, n, &added, error));
+        added->is_special = is_special;
+        added->is_normalized = finds_in_model && !is_special;
+        added->order = id;
+    }
+    take_apart(&t->bpe, id, n, is_special);
+    return MF_OK;
+}
+
+/* A blank behind something else: then words cannot be told apart by them. */
+static bool has_inner_blank(const unsigned char *text, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (text[i] == ' ' && text[i - 1] != ' ')
+            return true;
+    return false;
+}
+
+mf_status mf_spm_build_piece(mf_tokenizer *t, uint32_t id, const mf_spm_piece *piece,
+                             bool finds_in_model, mf_error *error)
+{
+    mf_bpe *bpe = &t->bpe;
+    mf_spm *spm = &t->spm;
+    const mf_spm_text text = piece->text;
+    unsigned char *to = bpe->bytes + bpe->n_bytes;
+    if (piece->type == MF_SPM_UNUSED || text.n_bytes == 0)
+        return MF_OK;
+    if (piece->type == MF_SPM_BYTE && mf_bpe_is_byte_key(text.text, text.n_bytes, to)) {
+        bpe->byte_ids[*to] = id;
+        take_apart(bpe, id, 1, false);
+        return MF_OK;
+    }
+    const size_t n = mf_blanks_unmark((const unsigned char *)text.text, text.n_bytes, to);
+    if (mf_spm_is_added(piece->type))
+        return take_added(t, id, n, piece->type, finds_in_model, error);
+    spm->scores[id] = piece->score;
+    spm->cuts_words = spm->cuts_words && !has_inner_blank(to, n);
+    spm->longest_bytes = n > spm->longest_bytes ? n : spm->longest_bytes;
+    if (mf_bpe_has(bpe, to, n))
+        take_apart(bpe, id, n, false); /* the first of a name counts */
+    else
+        mf_bpe_take_token(bpe, id, n, false);
+    return MF_OK;
+}
