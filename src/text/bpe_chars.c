@@ -23,12 +23,30 @@ size_t mf_char_bytes(const unsigned char *text, size_t n_bytes)
     return n;
 }
 
+bool mf_begins_with_mark(const unsigned char *text, size_t n_bytes)
+{
+    return n_bytes >= MF_BLANK_MARK_BYTES && memcmp(text, MF_BLANK_MARK, MF_BLANK_MARK_BYTES) == 0;
+}
+
+mf_status mf_blanks_mark(const unsigned char *text, size_t n_bytes, mf_buffer *out,
+                         const char *what, mf_error *error)
+{
+    for (size_t at = 0; at < n_bytes;) {
+        const unsigned char *blank = memchr(text + at, ' ', n_bytes - at);
+        const size_t end = blank != NULL ? (size_t)(blank - text) : n_bytes;
+        MF_TRY(mf_buffer_append(out, text + at, end - at, what, error));
+        if (blank != NULL)
+            MF_TRY(mf_buffer_append(out, MF_BLANK_MARK, MF_BLANK_MARK_BYTES, what, error));
+        at = end + 1;
+    }
+    return MF_OK;
+}
+
 size_t mf_blanks_unmark(const unsigned char *text, size_t n_bytes, unsigned char *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_bytes;) {
-        const bool is_mark = n_bytes - i >= MF_BLANK_MARK_BYTES &&
-                             memcmp(text + i, MF_BLANK_MARK, MF_BLANK_MARK_BYTES) == 0;
+        const bool is_mark = mf_begins_with_mark(text + i, n_bytes - i);
         out[n++] = is_mark ? ' ' : text[i];
         i += is_mark ? MF_BLANK_MARK_BYTES : 1;
     }

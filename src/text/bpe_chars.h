@@ -14,6 +14,10 @@
 
 /* A character's bytes, of valid UTF-8. */
 size_t mf_char_bytes(const unsigned char *text, size_t n_bytes);
+bool mf_begins_with_mark(const unsigned char *text, size_t n_bytes);
+/* Appends text[n_bytes] with marks for blanks. `what` names the buffer for an error. */
+mf_status mf_blanks_mark(const unsigned char *text, size_t n_bytes, mf_buffer *out,
+                         const char *what, mf_error *error);
 /* Writes text[n_bytes] with blanks for their marks to out, which may be text; returns its bytes. */
 size_t mf_blanks_unmark(const unsigned char *text, size_t n_bytes, unsigned char *out);
 /* Whether a key is a byte's, as "<0x0A>" is. */

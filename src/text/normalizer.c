@@ -81,20 +81,6 @@ void mf_normal_scratch_free(mf_normal_scratch *scratch)
     mf_buffer_free(&scratch->buffers[1]);
 }
 
-static mf_status mark_blanks(const unsigned char *text, size_t n_bytes, mf_buffer *out,
-                             mf_error *error)
-{
-    for (size_t at = 0; at < n_bytes;) {
-        const unsigned char *blank = memchr(text + at, ' ', n_bytes - at);
-        const size_t end = blank != NULL ? (size_t)(blank - text) : n_bytes;
-        MF_TRY(mf_buffer_append(out, text + at, end - at, WHAT, error));
-        if (blank != NULL)
-            MF_TRY(mf_buffer_append(out, MF_BLANK_MARK, MF_BLANK_MARK_BYTES, WHAT, error));
-        at = end + 1;
-    }
-    return MF_OK;
-}
-
 static bool is_trivial(mf_normal_step step, const unsigned char *text, size_t n_bytes)
 {
     switch (step) {
@@ -122,7 +108,7 @@ mf_status mf_normalise(const mf_normalizer *n, mf_normal_scratch *scratch,
             MF_TRY(mf_nfc(&scratch->nfc, *text, *n_bytes, out, error));
             break;
         case MF_NORMAL_MARK_BLANKS:
-            MF_TRY(mark_blanks(*text, *n_bytes, out, error));
+            MF_TRY(mf_blanks_mark(*text, *n_bytes, out, WHAT, error));
             break;
         case MF_NORMAL_PREPEND_MARK:
             MF_TRY(mf_buffer_append(out, MF_BLANK_MARK, MF_BLANK_MARK_BYTES, WHAT, error));

@@ -92,11 +92,6 @@ static mf_status cut_by_regex(mf_cut *cut, size_t n_bytes)
     return cut->holds ? give(cut, cut->held_start, cut->held_end) : MF_OK;
 }
 
-static bool begins_with_mark(const unsigned char *text, size_t n_bytes)
-{
-    return n_bytes >= MF_BLANK_MARK_BYTES && memcmp(text, MF_BLANK_MARK, MF_BLANK_MARK_BYTES) == 0;
-}
-
 /* Marks for blanks in the step's buffer, with one in front where it is due. */
 static mf_status mark_blanks(mf_pretoken_run *run, size_t step, const unsigned char *text,
                              size_t n_bytes, bool at_start)
@@ -105,17 +100,9 @@ static mf_status mark_blanks(mf_pretoken_run *run, size_t step, const unsigned c
     mf_buffer *out = &run->prefixed[step];
     out->n_bytes = 0;
     if ((prepend == MF_PREPEND_ALWAYS || (prepend == MF_PREPEND_FIRST && at_start)) &&
-        text[0] != ' ' && !begins_with_mark(text, n_bytes))
+        text[0] != ' ' && !mf_begins_with_mark(text, n_bytes))
         MF_TRY(mf_buffer_append(out, MF_BLANK_MARK, MF_BLANK_MARK_BYTES, "a word", run->error));
-    for (size_t at = 0; at < n_bytes;) {
-        const unsigned char *blank = memchr(text + at, ' ', n_bytes - at);
-        const size_t end = blank != NULL ? (size_t)(blank - text) : n_bytes;
-        MF_TRY(mf_buffer_append(out, text + at, end - at, "a word", run->error));
-        if (blank != NULL)
-            MF_TRY(mf_buffer_append(out, MF_BLANK_MARK, MF_BLANK_MARK_BYTES, "a word", run->error));
-        at = end + 1;
-    }
-    return MF_OK;
+    return mf_blanks_mark(text, n_bytes, out, "a word", run->error);
 }
 
 static mf_status run_metaspace(mf_pretoken_run *run, size_t step, const unsigned char *text,
@@ -128,7 +115,7 @@ static mf_status run_metaspace(mf_pretoken_run *run, size_t step, const unsigned
         return run_step(run, step + 1, text, n_bytes, at_start);
     size_t start = 0;
     for (size_t at = 1; at < n_bytes; at++) {
-        if (!begins_with_mark(text + at, n_bytes - at))
+        if (!mf_begins_with_mark(text + at, n_bytes - at))
             continue;
         MF_TRY(run_step(run, step + 1, text + start, at - start, at_start && start == 0));
         start = at;

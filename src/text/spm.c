@@ -51,7 +51,7 @@ static const unsigned char *next_unit(const mf_spm *spm, const unsigned char *te
             return found;
     }
     *n_used = *n_out = mf_char_bytes(text, n_bytes);
-    *is_mark = *n_used == MF_BLANK_MARK_BYTES && memcmp(text, MF_BLANK_MARK, *n_used) == 0;
+    *is_mark = *n_used == MF_BLANK_MARK_BYTES && mf_begins_with_mark(text, *n_used);
     if (!*is_mark)
         return text;
     *n_out = 1;
