@@ -172,9 +172,7 @@ int mf_cmd_info(int argc, char **argv)
         print_shape(&info);
         mf_cli_print_left_out(&info);
         print_memory(&info);
-        printf("%-22s %s\n", "verdict", mf_cli_verdict(&info, text));
-        if (text != MF_OK)
-            printf("%-22s %s\n", "text", error.message);
+        mf_cli_print_verdict(&info, text, &error);
     }
     return mf_cli_finish(MF_EXIT_OK);
 }

@@ -210,9 +210,8 @@ static void print_plan(const plan *p)
     for (uint32_t i = 0; i < p->n_budgets; i++)
         print_budget(&p->budgets[i], i == 0 ? "  the least" : "");
     print_budget(&p->here, "  this machine's");
-    printf("\n%-22s %s\n", "verdict", mf_cli_verdict(info, p->text));
-    if (p->text != MF_OK)
-        printf("%-22s %s\n", "text", p->text_error.message);
+    putchar('\n');
+    mf_cli_print_verdict(info, p->text, &p->text_error);
 }
 
 static void print_row(const plan *p)

@@ -212,10 +212,10 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
         mf_cli_print_left_out(&p->info);
         printf("%-22s %s\n", "least --ram", mf_cli_size_up(size, p->info.floor_bytes));
         printf("%-22s %s\n", "budget", mf_cli_size(size, (double)p->info.ram_bytes));
+        mf_cli_print_verdict(&p->info, p->text, &p->text_error);
+    } else {
+        printf("%-22s does not run: %s\n", "verdict", p->error.message);
     }
-    printf("%-22s %s%s\n", "verdict", p->status == MF_OK ? "" : "does not run: ", verdict_of(p));
-    if (p->status == MF_OK && p->text != MF_OK)
-        printf("%-22s %s\n", "text", p->text_error.message);
 }
 
 /* Whether it would be fetched in vain. An exit code. */

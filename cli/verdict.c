@@ -95,3 +95,10 @@ const char *mf_cli_verdict(const mf_model_info *info, mf_status text)
     return RUNS(text, "runs with its experts streamed from disk, slowly: the cache is smaller than "
                       "a token's working set");
 }
+
+void mf_cli_print_verdict(const mf_model_info *info, mf_status text, const mf_error *text_error)
+{
+    printf("%-22s %s\n", "verdict", mf_cli_verdict(info, text));
+    if (text != MF_OK)
+        printf("%-22s %s\n", "text", text_error->message);
+}

@@ -23,6 +23,8 @@ double mf_cli_tokens_per_second(double token_bytes, double read_bytes, double dr
 mf_status mf_cli_look_at_text(const char *model, mf_error *error);
 /* Does not run, and why; or how it runs. text is what mf_cli_look_at_text said. Static storage. */
 const char *mf_cli_verdict(const mf_model_info *info, mf_status text);
+/* Prints it, and where the vocabulary cannot be read text_error, which says why. */
+void mf_cli_print_verdict(const mf_model_info *info, mf_status text, const mf_error *text_error);
 /* Prints a line for each part of the checkpoint that is not run. */
 void mf_cli_print_left_out(const mf_model_info *info);
 /* False: memory is too small for it. */
