@@ -74,9 +74,8 @@ static void put_spec(proto *p, uint32_t spec, uint32_t field, uint64_t value)
 /* <unk> <s> </s> ▁ a b ab ▁a of a model of byte pairs that keeps blanks as they are. */
 static void begin(proto *p)
 {
-    static const char *const texts[] = {"\xe2\x96\x81", "a", "b", "ab",
-                                        "\xe2\x96\x81"
-                                        "a"};
+    /* Octal: a hexadecimal escape would take the letter behind it along. */
+    static const char *const texts[] = {"\342\226\201", "a", "b", "ab", "\342\226\201a"};
     p->n = 0;
     put_piece(p, "<unk>", 0, MF_SPM_UNKNOWN);
     put_piece(p, "<s>", 0, MF_SPM_CONTROL);
