@@ -452,9 +452,10 @@ void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x, ui
             double got = (double)y[(size_t)t * c->w.shape.n_rows + r];
             CHECK_MSG(
                 fabs(got - sum) <= bound,
-                "%s: %u bits, group %u, type %d, [%u, %u], token %u of %u, row %u: %g, expected %g",
-                mf_cpu_tier_name(k->tier), c->w.shape.bits, c->w.shape.group, c->w.shape.float_type,
-                c->w.shape.n_rows, n, t, n_tokens, r, got, sum);
+                "%s: kind %d, %u bits, group %u, type %d, [%u, %u], token %u of %u, row %u: %g, "
+                "expected %g",
+                mf_cpu_tier_name(k->tier), c->w.shape.kind, c->w.shape.bits, c->w.shape.group,
+                c->w.shape.float_type, c->w.shape.n_rows, n, t, n_tokens, r, got, sum);
         }
     }
 }

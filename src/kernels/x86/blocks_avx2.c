@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Formats of blocks times activations in fixed point (blocks_token.h), AVX2: 32 columns at once,
- * four of them in each lane, by activations of two 16-bit digits. */
+/*
+ * Formats of blocks times activations in fixed point (blocks_token.h), AVX2: 64 columns at once,
+ * eight of them in each lane of 32 bits, by activations of three digits of a byte. One instruction
+ * multiplies unsigned weights by digits and adds the products in pairs, which 16 bits hold: of
+ * weights of up to 6 bits, by digits of 8, even two of these sums (4 * 63 * 128); of wide ones
+ * (mf_blocks_is_wide), by digits of 7 bits, one (2 * 255 * 64). So activations have 23 bits beside
+ * the former, and 21 beside the latter.
+ */
 #include "kernels/x86/blocks_avx2.h"
 
 #include "kernels/x86/blocks_unpack_avx2.h"
@@ -8,67 +14,159 @@
 
 #include "kernels/x86/blocks_grids.h"
 
-enum { TILE = 1, SET = 4, FEW = 1, GROUP = 16, CHUNKS = 8, CHUNK = 32, LOW_BITS = 11 };
+#include <math.h>
+
+enum {
+    TILE = 2,
+    SET = 4,
+    FEW = 1,
+    GROUP = 16,
+    HAS_WIDE = 1,
+    PAIRS = 4, /* of blocks of 32 columns, in a span */
+    DIGITS = 3
+};
+
+/* The largest activation as an integer, beside wide weights: its highest digit is 63 at most. */
+#define WIDE_LIMIT 1040000.0f
 
 typedef __m256 vec;
 
 /* A span of a row. */
 typedef struct unpacked_span {
-    weights_32 weights[CHUNKS];
-    __m256 scales[CHUNKS];
+    weights_64 weights[PAIRS];
+    __m256 scales[PAIRS];
     __m256 min[2];
+    int zero_bits;
 } unpacked_span;
 
 /* ------------------------------------------------------------------------------- activations -- */
 
-/* The largest magnitude of n values; NaN if there is one. */
-static float largest(const float *x, uint32_t n)
+/* The largest magnitude of a span; NaN if there is one. */
+static float largest(const float *x)
 {
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t bits = mf_bits_from_f32(x[i]) & 0x7fffffffu;
-        most = bits > most ? bits : most;
+    __m256i max = _mm256_setzero_si256();
+    for (uint32_t i = 0; i < MF_SPAN; i += 8) {
+        const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(x + i));
+        max = _mm256_max_epu32(max, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
     }
-    return mf_f32_from_bits(most);
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(m));
 }
 
-/* 32 columns' integers, [even or odd], of which those past n are 0. */
-static void prepare_chunk(const float *x, uint32_t n, __m256 per_unit, mf_blocks_span *span,
-                          uint32_t g)
+/* The lowest digits of 32 integers, in the order of a pair's halves: the first one's 16 below. v
+ * becomes what is left above them. */
+MF_INLINE __m256i take_digits(pair_order order, int bits, __m256i v[4])
 {
-    int32_t sums[2] = {0, 0};
-    for (uint32_t i = 0; i < CHUNK; i += 8) {
-        const __m256 values = n >= i + 8 ? _mm256_loadu_ps(x + i)
-                              : n > i    ? mf_load_tail_avx2(x + i, n - i)
-                                         : _mm256_setzero_ps();
-        int32_t v[8];
-        _mm256_storeu_si256((__m256i *)(void *)v,
-                            _mm256_cvtps_epi32(_mm256_mul_ps(values, per_unit)));
-        for (uint32_t j = 0; j < 8; j++) {
-            const int32_t high = (int32_t)((uint32_t)v[j] + (1u << (LOW_BITS - 1))) >> LOW_BITS;
-            const uint32_t at = 2 * g + j % 2, lane = (i + j) / 2;
-            span->words.high[at][lane] = (int16_t)high;
-            span->words.low[at][lane] = (int16_t)((uint32_t)v[j] - ((uint32_t)high << LOW_BITS));
-            sums[i / 16] = (int32_t)((uint32_t)sums[i / 16] + (uint32_t)v[j]);
-        }
+    __m256i digit[4];
+    MF_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        const __m256i half = _mm256_set1_epi32(1 << (bits - 1));
+        const __m256i above = _mm256_srai_epi32(_mm256_add_epi32(v[i], half), bits);
+        digit[i] = _mm256_sub_epi32(v[i], _mm256_slli_epi32(above, bits));
+        v[i] = above;
     }
-    span->sums[2 * g] = (float)sums[0];
-    span->sums[2 * g + 1] = (float)sums[1];
+    const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(digit[0], digit[1]),
+                                             _mm256_packs_epi32(digit[2], digit[3]));
+    const __m256i in_order =
+        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m256i parity = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    switch (order) {
+    case PAIR_HALVES:
+        return in_order;
+    case PAIR_PARITIES:
+        return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(in_order, parity), 0xd8);
+    default:
+        return _mm256_permute4x64_epi64(in_order, 0xd8);
+    }
 }
 
-/* Activations that are not finite get a unit that is not. */
+/* Of 32 integers the sums of each four lanes, of which the first is `out`. */
+static void sum_lanes(pair_order order, const int32_t v[32], int32_t out[4])
+{
+    /* the columns of a lane: so many, in each half, from these on, `step` apart */
+    static const unsigned char first[3][4][2] = {{{0, 16}, {4, 20}, {8, 24}, {12, 28}},
+                                                 {{0, 1}, {8, 9}, {16, 17}, {24, 25}},
+                                                 {{0, 8}, {4, 12}, {16, 24}, {20, 28}}};
+    const uint32_t step = order == PAIR_PARITIES ? 2 : 1;
+    for (uint32_t l = 0; l < 4; l++) {
+        const int32_t *a = v + first[order][l][0], *b = v + first[order][l][1];
+        out[l] =
+            a[0] + a[step] + a[2 * step] + a[3 * step] + b[0] + b[step] + b[2 * step] + b[3 * step];
+    }
+}
+
+/* Block b of 32 columns. */
+MF_INLINE void prepare_block(pair_order order, int bits, const float *x, __m256 per_unit,
+                             mf_blocks_span *span, uint32_t b)
+{
+    int32_t integers[32];
+    __m256i v[4];
+    MF_UNROLL(4)
+    for (uint32_t i = 0; i < 4; i++) {
+        v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), per_unit));
+        _mm256_storeu_si256((__m256i *)(void *)(integers + 8 * i), v[i]);
+    }
+    sum_lanes(order, integers, span->pairs.sums[b % 4] + b / 4 * 4);
+    for (uint32_t i = 0; i < 2; i++) {
+        int32_t sum = 0;
+        for (uint32_t j = 0; j < 16; j++)
+            sum += integers[16 * i + j];
+        span->sums[2 * b + i] = (float)sum;
+    }
+    MF_UNROLL(3)
+    for (uint32_t d = 0; d < DIGITS; d++) {
+        const __m256i digits = take_digits(order, bits, v);
+        signed char(*to)[DIGITS][32] = span->pairs.digits[b % 4];
+        _mm_storeu_si128((__m128i *)(void *)(to[0][d] + b / 4 * 16),
+                         _mm256_castsi256_si128(digits));
+        _mm_storeu_si128((__m128i *)(void *)(to[1][d] + b / 4 * 16),
+                         _mm256_extracti128_si256(digits, 1));
+    }
+}
+
+/* Activations that are not finite get a unit that is not, and integers that stand for nothing. */
+MF_INLINE void prepare_span(pair_order order, bool is_wide, const float *x, mf_blocks_span *span)
+{
+    const float limit = is_wide ? WIDE_LIMIT : MF_FIXED_LIMIT;
+    const float smallest = MF_FIXED_SMALLEST * (limit / MF_FIXED_LIMIT); /* the same unit */
+    float max = largest(x);
+    const bool is_finite = max < INFINITY;
+    max = max < smallest ? smallest : max;
+    const __m256 per_unit = _mm256_set1_ps(is_finite ? limit / max : 0.0f);
+    for (uint32_t b = 0; b < 2 * PAIRS; b++)
+        prepare_block(order, is_wide ? 7 : 8, x + (size_t)b * 32, per_unit, span, b);
+    span->units[0] = max / limit;
+}
+
+MF_INLINE void prepare(pair_order order, bool is_wide, const float *x, uint32_t n_cols,
+                       mf_blocks_span *span)
+{
+    uint32_t i = 0;
+    for (; i + MF_SPAN <= n_cols; i += MF_SPAN)
+        prepare_span(order, is_wide, x + i, span++);
+    if (i < n_cols) {
+        float last[MF_SPAN] = {0.0f};
+        memcpy(last, x + i, (n_cols - i) * sizeof *x);
+        prepare_span(order, is_wide, last, span);
+    }
+}
+
 void mf_blocks_prepare_avx2(const mf_matrix *w, const float *x, void *out)
 {
-    mf_blocks_span *span = out;
-    for (uint32_t i = 0; i < w->shape.n_cols; i += MF_SPAN, span++) {
-        const uint32_t n = w->shape.n_cols - i < MF_SPAN ? w->shape.n_cols - i : MF_SPAN;
-        float max = largest(x + i, n);
-        max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
-        const __m256 per_unit = _mm256_set1_ps(MF_FIXED_LIMIT / max);
-        for (uint32_t g = 0; g < CHUNKS; g++)
-            prepare_chunk(x + i + (size_t)g * CHUNK, n > g * CHUNK ? n - g * CHUNK : 0, per_unit,
-                          span, g);
-        span->units[0] = max / MF_FIXED_LIMIT;
+    const bool is_wide = mf_blocks_is_wide(w->shape.kind);
+    switch (order_of(w->shape.kind)) {
+    case PAIR_PARITIES:
+        prepare(PAIR_PARITIES, false, x, w->shape.n_cols, out);
+        break;
+    case PAIR_HALVES:
+        prepare(PAIR_HALVES, is_wide, x, w->shape.n_cols, out);
+        break;
+    default:
+        prepare(PAIR_EIGHTS, is_wide, x, w->shape.n_cols, out);
+        break;
     }
 }
 
@@ -103,30 +201,56 @@ MF_INLINE void sum_panel(const vec *v, size_t apart, float factor, float out[16]
     }
 }
 
-/* 32 activations: even and odd, high and low digits. */
-typedef struct digits_32 {
-    __m256i high[2], low[2];
-} digits_32;
-
-MF_INLINE digits_32 load_digits(const mf_blocks_span *x, uint32_t g)
+/* Products of a half's weights by a digit of 64 columns, added in pairs. */
+MF_INLINE __m256i by_digit(const weights_64 *w, const mf_blocks_span *x, uint32_t b, uint32_t half,
+                           uint32_t d)
 {
-    digits_32 d;
-    MF_UNROLL(2)
-    for (uint32_t i = 0; i < 2; i++) {
-        d.high[i] = _mm256_loadu_si256((const __m256i *)(const void *)x->words.high[2 * g + i]);
-        d.low[i] = _mm256_loadu_si256((const __m256i *)(const void *)x->words.low[2 * g + i]);
-    }
-    return d;
+    const signed char *digits = x->pairs.digits[b][half][d];
+    return _mm256_maddubs_epi16(w->half[half],
+                                _mm256_loadu_si256((const __m256i *)(const void *)digits));
 }
 
-/* The sums of each four products. */
-MF_INLINE __m256 sum_fours(const weights_32 *w, const digits_32 *x)
+/* Words, added in pairs, times what a digit counts. */
+MF_INLINE __m256i add_pairs(__m256i words, short value)
 {
-    const __m256i high = _mm256_add_epi32(_mm256_madd_epi16(w->even, x->high[0]),
-                                          _mm256_madd_epi16(w->odd, x->high[1]));
-    const __m256i low = _mm256_add_epi32(_mm256_madd_epi16(w->even, x->low[0]),
-                                         _mm256_madd_epi16(w->odd, x->low[1]));
-    return _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_slli_epi32(high, LOW_BITS), low));
+    return _mm256_madd_epi16(words, _mm256_set1_epi16(value));
+}
+
+/* Both halves by a digit. */
+MF_INLINE __m256i halves_by_digit(const weights_64 *w, const mf_blocks_span *x, uint32_t b,
+                                  uint32_t d)
+{
+    return _mm256_add_epi16(by_digit(w, x, b, 0, d), by_digit(w, x, b, 1, d));
+}
+
+/* The sums of each eight products of weights of up to 6 bits. */
+MF_INLINE __m256i sum_eights(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
+{
+    const __m256i high = add_pairs(halves_by_digit(w, x, b, 2), 256);
+    const __m256i sum = _mm256_add_epi32(add_pairs(halves_by_digit(w, x, b, 0), 1),
+                                         add_pairs(halves_by_digit(w, x, b, 1), 256));
+    return _mm256_add_epi32(sum, _mm256_slli_epi32(high, 8));
+}
+
+/* The same of wide weights. */
+MF_INLINE __m256i sum_wide_eights(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
+{
+    __m256i sum = _mm256_setzero_si256();
+    MF_UNROLL(2)
+    for (uint32_t half = 0; half < 2; half++) {
+        const __m256i low = _mm256_add_epi32(add_pairs(by_digit(w, x, b, half, 0), 1),
+                                             add_pairs(by_digit(w, x, b, half, 1), 1 << 7));
+        sum = _mm256_add_epi32(
+            sum, _mm256_add_epi32(low, add_pairs(by_digit(w, x, b, half, 2), 1 << 14)));
+    }
+    return sum;
+}
+
+/* What weights that are so far above what they mean add to these sums. */
+MF_INLINE __m256i excess(int zero_bits, const mf_blocks_span *x, uint32_t b)
+{
+    const __m256i sums = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.sums[b]);
+    return _mm256_slli_epi32(sums, zero_bits);
 }
 
 /* What the minima add. */
@@ -147,12 +271,18 @@ MF_INLINE void unpack_grid_of(mf_weight_kind kind, const unsigned char *v, unpac
     span_scales scales;
     __m256 sixteen[2];
     grid_scales(kind, v, sixteen);
-    _mm256_storeu_ps(scales.scale, sixteen[0]);
-    _mm256_storeu_ps(scales.scale + 8, sixteen[1]);
-    MF_ROLLED
-    for (uint32_t g = 0; g < CHUNKS; g++) {
-        out->weights[g] = signed_bytes(grid_weights(kind, v, g));
-        out->scales[g] = chunk_scales(kind, g, &scales);
+    if (mf_blocks_has_sixteens(kind))
+        store_sixteen(scales.scale, sixteen[0], sixteen[1]);
+    else
+        _mm256_storeu_ps(scales.scale, sixteen[0]);
+    MF_UNROLL(4)
+    for (uint32_t b = 0; b < PAIRS; b++) {
+        const __m256i low = grid_weights(kind, v, b), high = grid_weights(kind, v, b + 4);
+        const __m256i first = _mm256_permute2x128_si256(low, high, 0x20);
+        const __m256i last = _mm256_permute2x128_si256(low, high, 0x31);
+        out->weights[b] = raise_bytes(mf_blocks_has_sixteens(kind) ? in_eights(first, last)
+                                                                   : (weights_64){{first, last}});
+        out->scales[b] = pair_scales(kind, b, &scales);
     }
 }
 
@@ -171,10 +301,11 @@ static void add_grid_span(mf_weight_kind kind, const unsigned char *const v[4],
         unpacked_span row;
         __m256 sum = _mm256_setzero_ps();
         unpack_grid(kind, v[r], &row);
-        MF_UNROLL(8)
-        for (uint32_t g = 0; g < CHUNKS; g++) {
-            const digits_32 digits = load_digits(x, g);
-            sum = _mm256_fmadd_ps(sum_fours(&row.weights[g], &digits), row.scales[g], sum);
+        MF_UNROLL(4)
+        for (uint32_t b = 0; b < PAIRS; b++) {
+            const __m256i eights =
+                _mm256_sub_epi32(sum_wide_eights(&row.weights[b], x, b), excess(7, x, b));
+            sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(eights), row.scales[b], sum);
         }
         acc[r] = _mm256_fmadd_ps(sum, _mm256_set1_ps(x->units[0]), acc[r]);
     }
@@ -186,6 +317,7 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
                         size_t token_bytes, vec acc[FEW][4])
 {
     const mf_blocks_span *x = (const void *)tokens;
+    const bool is_wide = mf_blocks_is_wide(kind), has_min = mf_blocks_has_min(kind);
     (void)n;
     (void)token_bytes;
     if (mf_blocks_has_grid(kind)) {
@@ -198,20 +330,22 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
     for (uint32_t r = 0; r < 4; r++) {
         scales_of(kind, v[r], s[r], w, &scales[r]);
         sums[r] = _mm256_setzero_ps();
-        if (mf_blocks_has_min(kind)) {
+        if (has_min) {
             const __m256 min[2] = {_mm256_loadu_ps(scales[r].min),
                                    _mm256_loadu_ps(scales[r].min + 8)};
             sums[r] = sum_minima(min, x);
         }
     }
-    MF_UNROLL(8)
-    for (uint32_t g = 0; g < CHUNKS; g++) {
-        const digits_32 digits = load_digits(x, g);
+    MF_UNROLL(4)
+    for (uint32_t b = 0; b < PAIRS; b++) {
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
-            const weights_32 weights = chunk_weights(kind, t, v[r], g);
-            sums[r] = _mm256_fmadd_ps(sum_fours(&weights, &digits),
-                                      chunk_scales(kind, g, &scales[r]), sums[r]);
+            const weights_64 weights = pair_weights(kind, t, v[r], b);
+            __m256i eights = is_wide ? sum_wide_eights(&weights, x, b) : sum_eights(&weights, x, b);
+            if (!has_min)
+                eights = _mm256_sub_epi32(eights, excess(zero_bits_of(kind), x, b));
+            sums[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(eights), pair_scales(kind, b, &scales[r]),
+                                      sums[r]);
         }
     }
     const __m256 unit = _mm256_set1_ps(x->units[0]);
@@ -229,11 +363,12 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
     }
     span_scales scales;
     scales_of(kind, v, s, w, &scales);
-    MF_UNROLL(8)
-    for (uint32_t g = 0; g < CHUNKS; g++) {
-        out->weights[g] = chunk_weights(kind, t, v, g);
-        out->scales[g] = chunk_scales(kind, g, &scales);
+    MF_UNROLL(4)
+    for (uint32_t b = 0; b < PAIRS; b++) {
+        out->weights[b] = pair_weights(kind, t, v, b);
+        out->scales[b] = pair_scales(kind, b, &scales);
     }
+    out->zero_bits = zero_bits_of(kind);
     if (mf_blocks_has_min(kind)) {
         out->min[0] = _mm256_loadu_ps(scales.min);
         out->min[1] = _mm256_loadu_ps(scales.min + 8);
@@ -241,27 +376,44 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
 }
 
 /* n, a constant, tokens. */
-MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
+MF_INLINE void add_tile(bool with_min, bool is_wide, uint32_t n, const unpacked_span *w,
                         const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
 {
+    const mf_blocks_span *x[TILE];
+    __m256 sums[TILE][4];
+    MF_UNROLL(2)
     for (uint32_t t = 0; t < n; t++) {
-        const mf_blocks_span *x = (const void *)(tokens + t * token_bytes);
-        __m256 sums[4];
+        x[t] = (const void *)(tokens + t * token_bytes);
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++)
-            sums[r] = with_min ? sum_minima(w[r].min, x) : _mm256_setzero_ps();
-        MF_ROLLED
-        for (uint32_t g = 0; g < CHUNKS; g++) {
-            const digits_32 digits = load_digits(x, g);
-            MF_UNROLL(4)
-            for (uint32_t r = 0; r < 4; r++)
-                sums[r] =
-                    _mm256_fmadd_ps(sum_fours(&w[r].weights[g], &digits), w[r].scales[g], sums[r]);
+            sums[t][r] = with_min ? sum_minima(w[r].min, x[t]) : _mm256_setzero_ps();
+    }
+    MF_ROLLED
+    for (uint32_t b = 0; b < PAIRS; b++) {
+        __m256i above[TILE];
+        MF_UNROLL(2)
+        for (uint32_t t = 0; t < n; t++)
+            above[t] = excess(is_wide ? 7 : w->zero_bits, x[t], b);
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++) {
+            const weights_64 *weights = &w[r].weights[b];
+            MF_UNROLL(2)
+            for (uint32_t t = 0; t < n; t++) {
+                __m256i eights =
+                    is_wide ? sum_wide_eights(weights, x[t], b) : sum_eights(weights, x[t], b);
+                if (!with_min)
+                    eights = _mm256_sub_epi32(eights, above[t]);
+                sums[t][r] =
+                    _mm256_fmadd_ps(_mm256_cvtepi32_ps(eights), w[r].scales[b], sums[t][r]);
+            }
         }
-        const __m256 unit = _mm256_set1_ps(x->units[0]);
+    }
+    MF_UNROLL(2)
+    for (uint32_t t = 0; t < n; t++) {
+        const __m256 unit = _mm256_set1_ps(x[t]->units[0]);
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++)
-            acc[r * apart + t] = _mm256_fmadd_ps(sums[r], unit, acc[r * apart + t]);
+            acc[r * apart + t] = _mm256_fmadd_ps(sums[t][r], unit, acc[r * apart + t]);
     }
 }
 

@@ -21,7 +21,7 @@
 
 typedef blocks_tables span_tables;
 
-enum { TILE = 3, SET = 8, FEW = 4, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
+enum { TILE = 3, SET = 8, FEW = 4, GROUP = 24, HAS_WIDE = 0, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
 
 typedef __m512 vec;
 
@@ -481,11 +481,12 @@ MF_INLINE void shift_sums(uint32_t n, __m512i sums[SET][TILE])
 }
 
 /* SET rows by n, a constant, tokens. */
-MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
+MF_INLINE void add_tile(bool with_min, bool is_wide, uint32_t n, const unpacked_span *w,
                         const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
 {
     const mf_blocks_span *x[TILE];
     __m512i sums[SET][TILE];
+    (void)is_wide;
     MF_UNROLL(3)
     for (uint32_t t = 0; t < n; t++)
         x[t] = (const void *)(tokens + t * token_bytes);

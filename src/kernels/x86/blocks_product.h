@@ -14,7 +14,8 @@
  *   add_span(kind, n, ...)    a span of four rows, as it is stored, by so few tokens
  *   unpacked_span, unpack_span(kind, ...)   a span of a row, ready for many tokens
  *   SET                       rows that are multiplied together by many tokens
- *   add_tile(with_min, n, ...)   unpacked spans of so many rows by n tokens
+ *   add_tile(with_min, is_wide, n, ...)   unpacked spans of so many rows by n tokens
+ *   HAS_WIDE                  whether is_wide, which is mf_blocks_is_wide, makes a difference
  *
  * One token, or few: bound by memory. Rows go four together, long ones one from each quarter of the
  * range, each a stream of its own that the hardware prefetcher can follow, others four neighbours.
@@ -188,19 +189,20 @@ MF_INLINE void unpack_rows(mf_weight_kind kind, const span_tables *t, const mf_b
 }
 
 /* SET rows of a panel by its tokens. */
-MF_INLINE void add_tokens(bool with_min, const unpacked_span *w, const unsigned char *tokens,
-                          size_t token_bytes, uint32_t n_tokens, vec *acc)
+MF_INLINE void add_tokens(bool with_min, bool is_wide, const unpacked_span *w,
+                          const unsigned char *tokens, size_t token_bytes, uint32_t n_tokens,
+                          vec *acc)
 {
     uint32_t t = 0;
     for (; t + TILE <= n_tokens; t += TILE)
-        add_tile(with_min, TILE, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
+        add_tile(with_min, is_wide, TILE, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
     if (TILE > 2 && t + 2 <= n_tokens) {
-        add_tile(with_min, TILE > 2 ? 2 : 1, w, tokens + t * token_bytes, token_bytes, acc + t,
-                 GROUP);
+        add_tile(with_min, is_wide, TILE > 2 ? 2 : 1, w, tokens + t * token_bytes, token_bytes,
+                 acc + t, GROUP);
         t += 2;
     }
     for (; t < n_tokens; t++)
-        add_tile(with_min, 1, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
+        add_tile(with_min, is_wide, 1, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
 }
 
 /* Functions of their own, which all kinds share: within the kernel of each, gcc 12 does not keep
@@ -209,7 +211,7 @@ __attribute__((noinline)) static void add_with_min(const unpacked_span *w,
                                                    const unsigned char *tokens, size_t token_bytes,
                                                    uint32_t n_tokens, vec *acc)
 {
-    add_tokens(true, w, tokens, token_bytes, n_tokens, acc);
+    add_tokens(true, false, w, tokens, token_bytes, n_tokens, acc);
 }
 
 __attribute__((noinline)) static void add_without_min(const unpacked_span *w,
@@ -217,7 +219,13 @@ __attribute__((noinline)) static void add_without_min(const unpacked_span *w,
                                                       size_t token_bytes, uint32_t n_tokens,
                                                       vec *acc)
 {
-    add_tokens(false, w, tokens, token_bytes, n_tokens, acc);
+    add_tokens(false, false, w, tokens, token_bytes, n_tokens, acc);
+}
+
+__attribute__((noinline)) static void add_wide(const unpacked_span *w, const unsigned char *tokens,
+                                               size_t token_bytes, uint32_t n_tokens, vec *acc)
+{
+    add_tokens(false, true, w, tokens, token_bytes, n_tokens, acc);
 }
 
 static void store_panel(const panel *p, float factor, uint32_t n_rows, uint32_t n_tokens, float *y,
@@ -254,6 +262,8 @@ MF_INLINE void multiply_group(mf_weight_kind kind, const span_tables *t, const m
             const unpacked_span *spans = p->spans + r;
             if (mf_blocks_has_min(kind))
                 add_with_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
+            else if (HAS_WIDE && mf_blocks_is_wide(kind))
+                add_wide(spans, tokens, token_bytes, n_tokens, p->acc[r]);
             else
                 add_without_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
         }

@@ -34,8 +34,9 @@ typedef struct mf_blocks_span {
             int32_t small_offsets[16];    /* -8 times the same */
         } bytes;
         struct {
-            int16_t high[16][16], low[16][16];
-        } words;
+            signed char digits[4][2][3][32]; /* of two times 32 columns the halves */
+            int32_t sums[4][8];              /* of the integers of a lane, of both halves */
+        } pairs;
         signed char chunks[8][3][32]; /* 32 columns at once, the lowest digit first */
     };
     float sums[16];  /* of 16 integers each, or activations */
@@ -112,6 +113,22 @@ static inline bool mf_blocks_is_crossed(mf_weight_kind kind)
 static inline bool mf_blocks_is_paired(mf_weight_kind kind)
 {
     return kind == MF_WEIGHT_MXFP4 || kind == MF_WEIGHT_INT4 || mf_blocks_is_nvfp4(kind);
+}
+
+/* Whether a weight takes more than 6 bits before its scale. To the tier whose products of bytes are
+ * added in 16 bits (blocks_avx2.c) the activations have smaller digits for it, in a form of their
+ * own. */
+static inline bool mf_blocks_is_wide(mf_weight_kind kind)
+{
+    return kind == MF_WEIGHT_GGUF_Q8_0 || kind == MF_WEIGHT_INT8 || kind == MF_WEIGHT_GGUF_IQ4_NL ||
+           kind == MF_WEIGHT_GGUF_IQ4_XS || mf_blocks_has_grid(kind);
+}
+
+/* Whether that tier takes the columns of 16 in two halves, as their scale is not that of 32. A form
+ * of its own, too. */
+static inline bool mf_blocks_has_eights(mf_weight_kind kind)
+{
+    return mf_blocks_has_sixteens(kind) && !mf_blocks_is_paired(kind);
 }
 
 /* Whether the tiers multiply it so: those of ARM have no codebooks. */
@@ -193,7 +210,9 @@ static inline size_t mf_blocks_token_bytes(const mf_matrix *w)
     return mf_blocks_spans(w) * sizeof(mf_blocks_span) +
            (mf_blocks_is_woven(w->shape.kind) ? 64 : 0) +
            (mf_blocks_is_crossed(w->shape.kind) ? 128 : 0) +
-           (mf_blocks_is_paired(w->shape.kind) ? 256 : 0);
+           (mf_blocks_is_paired(w->shape.kind) ? 256 : 0) +
+           (mf_blocks_is_wide(w->shape.kind) ? 512 : 0) +
+           (mf_blocks_has_eights(w->shape.kind) ? 1024 : 0);
 }
 
 /* Where rows lie. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A span of 256 columns in each of the formats of blocks: its scales, and 32 weights at once as
- * 16-bit integers, those of even columns and those of odd ones. `kind` and `g`, which 32 columns,
- * are constants everywhere.
+ * A span of 256 columns in each of the formats of blocks: its scales, and 64 weights at once, a
+ * byte each. Those are of the blocks of 32 columns number `b` (0 to 3) in the low half of each
+ * register and number b + 4 in the high one, so that what a scale is for is one shuffle within
+ * halves. `kind` and `b` are constants everywhere.
  */
 #ifndef MF_KERNELS_BLOCKS_UNPACK_AVX2_H
 #define MF_KERNELS_BLOCKS_UNPACK_AVX2_H
@@ -16,31 +17,58 @@ typedef struct span_tables {
     __m256i levels;
 } span_tables;
 
-/* A span's scales, each of 32 columns (eight of them) or of 16, and what is added, of 16 each. */
+/* A span's scales and what is added. Scales of 32 columns are eight in order; those of 16, here in
+ * fours, 0, 2, 1 and 3. What is added is of 16 columns each, in order. */
 typedef struct span_scales {
     float scale[16];
     float min[16];
 } span_scales;
 
-/* 32 weights. */
-typedef struct weights_32 {
-    __m256i even, odd;
-} weights_32;
+/* 64 weights, above 0: those of the columns that the two halves of a token's pair have. */
+typedef struct weights_64 {
+    __m256i half[2];
+} weights_64;
 
+/* Which columns of 32 the halves have: the first and the last 16; the even and the odd ones; of
+ * each 16 the first and the last 8. A lane of 32 bits has the columns of four bytes of both. */
+typedef enum pair_order { PAIR_HALVES, PAIR_PARITIES, PAIR_EIGHTS } pair_order;
+
+MF_INLINE pair_order order_of(mf_weight_kind kind)
+{
+    if (mf_blocks_is_paired(kind))
+        return PAIR_PARITIES;
+    return mf_blocks_has_eights(kind) ? PAIR_EIGHTS : PAIR_HALVES;
+}
+
+/* How far weights are above what they mean: a power of two, this one, or with a minimum apart 0. */
+MF_INLINE int zero_bits_of(mf_weight_kind kind)
+{
+    if (mf_blocks_is_wide(kind))
+        return 7;
+    switch (kind) {
+    case MF_WEIGHT_GGUF_Q3_K:
+        return 2;
+    case MF_WEIGHT_GGUF_Q4_0:
+    case MF_WEIGHT_INT4:
+        return 3;
+    case MF_WEIGHT_GGUF_Q6_K:
+        return 5;
+    default: /* Q5_0, MXFP4, NVFP4 */
+        return 4;
+    }
+}
+
+/* With what is added to what they mean already. */
 MF_INLINE span_tables tables_of(mf_weight_kind kind, const mf_blocks_rows *w)
 {
     (void)w;
-    __m128i t = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    if (kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_INT4)
-        t = _mm_sub_epi8(t, _mm_set1_epi8(8));
-    else if (kind == MF_WEIGHT_GGUF_Q5_0)
-        t = _mm_sub_epi8(t, _mm_set1_epi8(16));
-    else if (kind == MF_WEIGHT_GGUF_IQ4_NL || kind == MF_WEIGHT_GGUF_IQ4_XS)
-        t = _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-    else if (kind == MF_WEIGHT_MXFP4 || mf_blocks_is_nvfp4(kind) || kind == MF_WEIGHT_GGUF_MXFP4 ||
-             kind == MF_WEIGHT_GGUF_NVFP4) /* twice what they mean */
-        t = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-    return (span_tables){_mm256_broadcastsi128_si256(t)};
+    if (kind == MF_WEIGHT_GGUF_IQ4_NL || kind == MF_WEIGHT_GGUF_IQ4_XS)
+        return (span_tables){_mm256_broadcastsi128_si256(
+            _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153,
+                          (char)166, (char)181, (char)197, (char)217, (char)241))};
+    /* MXFP4, NVFP4: twice what they mean */
+    return (span_tables){_mm256_broadcastsi128_si256(
+        _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4))};
 }
 
 MF_INLINE uint32_t word_at(const unsigned char *p)
@@ -60,11 +88,6 @@ MF_INLINE uint16_t half_at(const unsigned char *p)
 MF_INLINE __m128i load_16(const unsigned char *p)
 {
     return _mm_loadu_si128((const __m128i *)(const void *)p);
-}
-
-MF_INLINE __m256i load_32(const unsigned char *p)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
 /* A float16 in all lanes, its sign bit changed by `flip`. */
@@ -106,13 +129,23 @@ MF_INLINE __m256 bytes_to_floats(uint64_t bytes)
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
 }
 
-/* Sixteen signed bytes times d. */
+/* Sixteen scales in their order (span_scales). */
+MF_INLINE void store_sixteen(float *out, __m256 low, __m256 high)
+{
+    _mm256_storeu_ps(out, _mm256_permute2f128_ps(low, high, 0x20));
+    _mm256_storeu_ps(out + 8, _mm256_permute2f128_ps(low, high, 0x31));
+}
+
+/* Eight of sixteen signed bytes times d. */
+MF_INLINE __m256 eight_products(__m128i bytes, __m256 d)
+{
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), d);
+}
+
+/* Sixteen scales, signed bytes times d. */
 MF_INLINE void store_products(float *out, __m128i bytes, __m256 d)
 {
-    const __m256i low = _mm256_cvtepi8_epi32(bytes);
-    const __m256i high = _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8));
-    _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtepi32_ps(low), d));
-    _mm256_storeu_ps(out + 8, _mm256_mul_ps(_mm256_cvtepi32_ps(high), d));
+    store_sixteen(out, eight_products(bytes, d), eight_products(_mm_srli_si128(bytes, 8), d));
 }
 
 /* Q4_K's and Q5_K's: eight pairs of 6 bits in 12 bytes. */
@@ -131,8 +164,10 @@ MF_INLINE void q2_k_scales(const unsigned char *p, span_scales *s)
 {
     const __m128i both = load_16(p), low = _mm_set1_epi8(15);
     store_products(s->scale, _mm_and_si128(both, low), spread_half(p + 80, 0));
-    store_products(s->min, _mm_and_si128(_mm_srli_epi16(both, 4), low),
-                   spread_half(p + 82, 0x8000));
+    const __m128i minima = _mm_and_si128(_mm_srli_epi16(both, 4), low);
+    const __m256 d = spread_half(p + 82, 0x8000);
+    _mm256_storeu_ps(s->min, eight_products(minima, d));
+    _mm256_storeu_ps(s->min + 8, eight_products(_mm_srli_si128(minima, 8), d));
 }
 
 /* Sixteen of 6 bits: low 4 bits in 8 bytes, high 2 in 4. */
@@ -193,8 +228,8 @@ MF_INLINE __m256 e4m3_scales(__m128i codes, bool is_signed)
 
 MF_INLINE void sixteen_e4m3(__m128i codes, bool is_signed, span_scales *s)
 {
-    _mm256_storeu_ps(s->scale, e4m3_scales(codes, is_signed));
-    _mm256_storeu_ps(s->scale + 8, e4m3_scales(_mm_srli_si128(codes, 8), is_signed));
+    store_sixteen(s->scale, e4m3_scales(codes, is_signed),
+                  e4m3_scales(_mm_srli_si128(codes, 8), is_signed));
 }
 
 MF_INLINE void scales_of(mf_weight_kind kind, const unsigned char *p, const unsigned char *scales,
@@ -258,27 +293,44 @@ MF_INLINE void scales_of(mf_weight_kind kind, const unsigned char *p, const unsi
     }
 }
 
-/* The scale of each four of 32 columns. */
-MF_INLINE __m256 chunk_scales(mf_weight_kind kind, uint32_t g, const span_scales *s)
+/* The scales of the lanes of a pair. */
+MF_INLINE __m256 pair_scales(mf_weight_kind kind, uint32_t b, const span_scales *s)
 {
-    if (!mf_blocks_has_sixteens(kind))
-        return _mm256_broadcast_ss(&s->scale[g]);
-    return _mm256_blend_ps(_mm256_broadcast_ss(&s->scale[2 * g]),
-                           _mm256_broadcast_ss(&s->scale[2 * g + 1]), 0xf0);
+    if (!mf_blocks_has_sixteens(kind)) {
+        const __m256 v = _mm256_loadu_ps(s->scale);
+        switch (b) {
+        case 0:
+            return _mm256_permute_ps(v, 0x00);
+        case 1:
+            return _mm256_permute_ps(v, 0x55);
+        case 2:
+            return _mm256_permute_ps(v, 0xaa);
+        default:
+            return _mm256_permute_ps(v, 0xff);
+        }
+    }
+    const __m256 v = _mm256_loadu_ps(s->scale + b / 2 * 8);
+    return b % 2 == 0 ? _mm256_permute_ps(v, 0x50) : _mm256_permute_ps(v, 0xfa);
 }
 
 /* ----------------------------------------------------------------------------------- weights -- */
 
-MF_INLINE weights_32 signed_bytes(__m256i bytes)
+/* 16 bytes in each half. */
+MF_INLINE __m256i load_halves(const unsigned char *p, size_t apart)
 {
-    return (weights_32){_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8),
-                        _mm256_srai_epi16(bytes, 8)};
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(p)), load_16(p + apart), 1);
 }
 
-MF_INLINE weights_32 unsigned_bytes(__m256i bytes)
+/* Of the columns of two times 32, the first and the last 16 of each, those in eights. */
+MF_INLINE weights_64 in_eights(__m256i first, __m256i last)
 {
-    return (weights_32){_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)),
-                        _mm256_srli_epi16(bytes, 8)};
+    return (weights_64){{_mm256_unpacklo_epi64(first, last), _mm256_unpackhi_epi64(first, last)}};
+}
+
+/* 32 bytes at p and as many further on, in eights. */
+MF_INLINE weights_64 load_eights(const unsigned char *p, size_t apart)
+{
+    return in_eights(load_halves(p, apart), load_halves(p + 16, apart));
 }
 
 /* The low 4 bits of bytes, after a shift. */
@@ -287,128 +339,154 @@ MF_INLINE __m256i nibbles(__m256i v, int shift)
     return _mm256_and_si256(_mm256_srli_epi16(v, shift), _mm256_set1_epi8(15));
 }
 
-/* Values i and i + 16 of 32 from a byte. */
-MF_INLINE __m256i split_nibbles(const unsigned char *p)
+/* Bits from number `from` on moved to number `to`, and only `mask` of each byte. */
+MF_INLINE __m256i move_bits(__m256i v, int from, int to, int mask)
 {
-    const __m128i q = load_16(p);
-    return nibbles(_mm256_inserti128_si256(_mm256_castsi128_si256(q), _mm_srli_epi16(q, 4), 1), 0);
+    const __m256i moved =
+        from < to ? _mm256_slli_epi16(v, to - from) : _mm256_srli_epi16(v, from - to);
+    return _mm256_and_si256(moved, _mm256_set1_epi8((char)mask));
 }
 
-MF_INLINE __m256i look_up(const span_tables *t, __m256i v)
+/* Of each 16 bytes the low nibbles, and the high ones. */
+MF_INLINE weights_64 split_nibbles(const unsigned char *p, size_t apart)
 {
-    return _mm256_shuffle_epi8(t->levels, v);
+    const __m256i q = load_halves(p, apart);
+    return (weights_64){{nibbles(q, 0), nibbles(q, 4)}};
 }
 
-/* 16 for each bit of 32 that is one. */
-MF_INLINE __m256i fifth_bits(const unsigned char *bits)
+/* The same, looked up. */
+MF_INLINE weights_64 look_up(const span_tables *t, weights_64 w)
 {
+    return (weights_64){
+        {_mm256_shuffle_epi8(t->levels, w.half[0]), _mm256_shuffle_epi8(t->levels, w.half[1])}};
+}
+
+MF_INLINE weights_64 either(weights_64 a, weights_64 b)
+{
+    return (weights_64){{_mm256_or_si256(a.half[0], b.half[0]), //
+                         _mm256_or_si256(a.half[1], b.half[1])}};
+}
+
+/* 16 for each bit that is one, of two times 32 in words so far apart. */
+MF_INLINE weights_64 fifth_bits(const unsigned char *bits, size_t apart)
+{
+    const __m256i words =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_set1_epi32((int)word_at(bits))),
+                                _mm_set1_epi32((int)word_at(bits + apart)), 1);
     const __m256i order =
-        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    const __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int)word_at(bits)), order);
-    const __m256i is_one = _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
-    return _mm256_and_si256(is_one, _mm256_set1_epi8(16));
+    weights_64 w;
+    MF_UNROLL(2)
+    for (int i = 0; i < 2; i++) {
+        const __m256i at = _mm256_add_epi8(order, _mm256_set1_epi8((char)(2 * i)));
+        const __m256i is_one =
+            _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(words, at), bit), bit);
+        w.half[i] = _mm256_and_si256(is_one, _mm256_set1_epi8(16));
+    }
+    return w;
 }
 
-/* `more` for each byte whose bit g is one; a power of two. */
-MF_INLINE __m256i bits_at(const unsigned char *bits, uint32_t g, int more_bit)
+/* 16 bytes, in which each block of 32 has a bit; those of the blocks from the fourth on in the high
+ * half, moved to where those of the others are. */
+MF_INLINE __m256i bits_of_blocks(const unsigned char *p)
 {
-    const __m256i v = load_32(bits);
-    const __m256i at = (int)g >= more_bit ? _mm256_srli_epi16(v, (int)g - more_bit)
-                                          : _mm256_slli_epi16(v, more_bit - (int)g);
-    return _mm256_and_si256(at, _mm256_set1_epi8((char)(1 << more_bit)));
+    const __m128i bits = load_16(p);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(bits), _mm_srli_epi16(bits, 4), 1);
 }
 
-MF_INLINE __m256i q6_k_bytes(const unsigned char *p, uint32_t g)
+/* Q4_K and Q5_K: bytes have the columns of two blocks. */
+MF_INLINE weights_64 k_nibbles(const unsigned char *p, uint32_t b)
 {
-    const uint32_t part = g % 4;
-    const __m256i low =
-        nibbles(load_32(p + (size_t)(g / 4) * 64 + (size_t)(part % 2) * 32), part / 2 * 4);
-    const __m256i q = load_32(p + 128 + (size_t)(g / 4) * 32);
-    const __m256i high = part < 2 ? _mm256_slli_epi16(q, 4 - 2 * (int)part)
-                                  : _mm256_srli_epi16(q, 2 * (int)part - 4);
-    const __m256i v = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
-    return _mm256_sub_epi8(v, _mm256_set1_epi8(32));
+    const unsigned char *q = p + (size_t)(b / 2) * 32;
+    const int shift = (int)(b % 2) * 4;
+    return (weights_64){{nibbles(load_halves(q, 64), shift), //
+                         nibbles(load_halves(q + 16, 64), shift)}};
 }
 
-/* 2 bits each of 32 bytes, `at` from the block's beginning on. */
-MF_INLINE __m256i two_bits(const unsigned char *p, size_t at, uint32_t g)
+MF_INLINE weights_64 q5_k_weights(const unsigned char *p, uint32_t b)
 {
-    const __m256i q = load_32(p + at + (size_t)(g / 4) * 32);
-    return _mm256_and_si256(_mm256_srli_epi16(q, (int)(g % 4) * 2), _mm256_set1_epi8(3));
+    const weights_64 fifth = {{move_bits(bits_of_blocks(p + 16), (int)b, 4, 16),
+                               move_bits(bits_of_blocks(p + 32), (int)b, 4, 16)}};
+    return either(k_nibbles(p + 48, b), fifth);
 }
 
-/* Q4_K: the columns of two times 32 side by side in a byte, so no bytes are put together. */
-MF_INLINE weights_32 q4_k_weights(const unsigned char *p, uint32_t g)
+/* Q6_K: each half of a span has four blocks of 32 in 64 bytes of 4 bits and 32 of 2. */
+MF_INLINE weights_64 q6_k_weights(const unsigned char *p, uint32_t b)
 {
-    const __m256i q = load_32(p + 16 + (size_t)(g / 2) * 32), low = _mm256_set1_epi16(15);
-    if (g % 2 == 0)
-        return (weights_32){_mm256_and_si256(q, low),
-                            _mm256_and_si256(_mm256_srli_epi16(q, 8), low)};
-    return (weights_32){_mm256_and_si256(_mm256_srli_epi16(q, 4), low), _mm256_srli_epi16(q, 12)};
+    const weights_64 low = load_eights(p + (size_t)(b % 2) * 32, 64);
+    const weights_64 high = load_eights(p + 128, 32);
+    const int shift = (int)(b / 2) * 4;
+    return either((weights_64){{nibbles(low.half[0], shift), nibbles(low.half[1], shift)}},
+                  (weights_64){{move_bits(high.half[0], 2 * (int)b, 4, 0x30),
+                                move_bits(high.half[1], 2 * (int)b, 4, 0x30)}});
 }
 
-/* Neighbours in a byte. */
-MF_INLINE weights_32 paired_weights(const span_tables *t, const unsigned char *p)
+/* 2 bits each of 32 bytes for the first four blocks, and of as many for the last. */
+MF_INLINE weights_64 two_bits(const unsigned char *p, uint32_t b)
 {
-    const __m256i q = _mm256_castsi128_si256(load_16(p));
-    const __m256i even = look_up(t, nibbles(q, 0)), odd = look_up(t, nibbles(q, 4));
-    return (weights_32){_mm256_cvtepi8_epi16(_mm256_castsi256_si128(even)),
-                        _mm256_cvtepi8_epi16(_mm256_castsi256_si128(odd))};
+    const weights_64 q = load_eights(p, 32);
+    return (weights_64){{move_bits(q.half[0], 2 * (int)b, 0, 3), //
+                         move_bits(q.half[1], 2 * (int)b, 0, 3)}};
 }
 
-/* 8 bytes are 16 columns, the first half of them in the low nibbles. */
-MF_INLINE __m256i nvfp4_bytes(const unsigned char *p)
+MF_INLINE weights_64 q3_k_weights(const unsigned char *p, uint32_t b)
 {
-    const __m128i q = load_16(p), high = _mm_srli_epi16(q, 4);
-    return nibbles(_mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi64(q, high)),
-                                           _mm_unpackhi_epi64(q, high), 1),
-                   0);
+    const weights_64 bits = in_eights(bits_of_blocks(p), bits_of_blocks(p + 16));
+    return either(two_bits(p + 32, b), (weights_64){{move_bits(bits.half[0], (int)b, 2, 4),
+                                                     move_bits(bits.half[1], (int)b, 2, 4)}});
 }
 
-MF_INLINE weights_32 chunk_weights(mf_weight_kind kind, const span_tables *t,
-                                   const unsigned char *p, uint32_t g)
+/* Signed bytes, 128 above. */
+MF_INLINE weights_64 raise_bytes(weights_64 w)
 {
-    const size_t i = g;
+    const __m256i top = _mm256_set1_epi8(-128);
+    return (weights_64){{_mm256_xor_si256(w.half[0], top), _mm256_xor_si256(w.half[1], top)}};
+}
+
+MF_INLINE weights_64 pair_weights(mf_weight_kind kind, const span_tables *t, const unsigned char *p,
+                                  uint32_t b)
+{
+    const size_t i = b;
     switch (kind) {
     case MF_WEIGHT_MXFP4:
     case MF_WEIGHT_NVFP4:
     case MF_WEIGHT_NVFP4_DIVIDED:
     case MF_WEIGHT_NVFP4_PLAIN:
+        return look_up(t, split_nibbles(p + i * 16, 64));
     case MF_WEIGHT_INT4:
-        return paired_weights(t, p + i * 16);
+        return split_nibbles(p + i * 16, 64);
     case MF_WEIGHT_INT8: /* stored 128 above */
-        return signed_bytes(_mm256_xor_si256(load_32(p + i * 32), _mm256_set1_epi8(-128)));
+        return (weights_64){{load_halves(p + i * 32, 128), load_halves(p + i * 32 + 16, 128)}};
+    case MF_WEIGHT_GGUF_Q4_0:
+        return split_nibbles(p + i * 18 + 2, 72);
     case MF_WEIGHT_GGUF_Q4_1:
-        return unsigned_bytes(split_nibbles(p + i * 20 + 4));
+        return split_nibbles(p + i * 20 + 4, 80);
     case MF_WEIGHT_GGUF_Q5_0:
-        return signed_bytes(
-            _mm256_add_epi8(look_up(t, split_nibbles(p + i * 22 + 6)), fifth_bits(p + i * 22 + 2)));
+        return either(split_nibbles(p + i * 22 + 6, 88), fifth_bits(p + i * 22 + 2, 88));
     case MF_WEIGHT_GGUF_Q5_1:
-        return unsigned_bytes(
-            _mm256_or_si256(split_nibbles(p + i * 24 + 8), fifth_bits(p + i * 24 + 4)));
+        return either(split_nibbles(p + i * 24 + 8, 96), fifth_bits(p + i * 24 + 4, 96));
     case MF_WEIGHT_GGUF_Q8_0:
-        return signed_bytes(load_32(p + i * 34 + 2));
+        return raise_bytes(
+            (weights_64){{load_halves(p + i * 34 + 2, 136), load_halves(p + i * 34 + 18, 136)}});
     case MF_WEIGHT_GGUF_Q2_K:
-        return unsigned_bytes(two_bits(p, 16, g));
+        return two_bits(p + 16, b);
     case MF_WEIGHT_GGUF_Q3_K:
-        return signed_bytes(_mm256_sub_epi8(_mm256_or_si256(two_bits(p, 32, g), bits_at(p, g, 2)),
-                                            _mm256_set1_epi8(4)));
+        return q3_k_weights(p, b);
     case MF_WEIGHT_GGUF_Q4_K:
-        return q4_k_weights(p, g);
+        return k_nibbles(p + 16, b);
     case MF_WEIGHT_GGUF_Q5_K:
-        return unsigned_bytes(_mm256_or_si256(nibbles(load_32(p + 48 + i / 2 * 32), g % 2 * 4),
-                                              bits_at(p + 16, g, 4)));
+        return q5_k_weights(p, b);
     case MF_WEIGHT_GGUF_Q6_K:
-        return signed_bytes(q6_k_bytes(p, g));
+        return q6_k_weights(p, b);
     case MF_WEIGHT_GGUF_IQ4_XS:
-        return signed_bytes(look_up(t, split_nibbles(p + 8 + i * 16)));
+        return look_up(t, split_nibbles(p + i * 16 + 8, 64));
     case MF_WEIGHT_GGUF_MXFP4:
-        return signed_bytes(look_up(t, split_nibbles(p + i * 17 + 1)));
-    case MF_WEIGHT_GGUF_NVFP4:
-        return signed_bytes(look_up(t, nvfp4_bytes(p + i / 2 * 36 + 4 + i % 2 * 16)));
-    default: /* Q4_0, IQ4_NL */
-        return signed_bytes(look_up(t, split_nibbles(p + i * 18 + 2)));
+        return look_up(t, split_nibbles(p + i * 17 + 1, 68));
+    case MF_WEIGHT_GGUF_NVFP4: /* of 8 bytes 16 columns, their first half in the low nibbles */
+        return look_up(t, split_nibbles(p + i / 2 * 36 + i % 2 * 16 + 4, 72));
+    default: /* IQ4_NL */
+        return look_up(t, split_nibbles(p + i * 18 + 2, 72));
     }
 }
 
