@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Formats of blocks times activations in fixed point (blocks_token.h), AVX2: 64 columns at once,
- * eight of them in each lane of 32 bits, by activations of three digits of a byte. One instruction
- * multiplies unsigned weights by digits and adds the products in pairs, which 16 bits hold: of
- * weights of up to 6 bits, by digits of 8, even two of these sums (4 * 63 * 128); of wide ones
- * (mf_blocks_is_wide), by digits of 7 bits, one (2 * 255 * 64). So activations have 23 bits beside
- * the former, and 21 beside the latter.
+ * Formats of blocks times activations in fixed point (blocks_token.h), AVX2: 64 columns at once, by
+ * activations of three digits of a byte. One instruction multiplies unsigned weights by digits and
+ * adds the products in pairs, which 16 bits hold: of weights of up to 6 bits, by digits of 8, even
+ * two of these sums (4 * 63 * 128), which blocks_narrow_avx2.h goes by; of wide ones
+ * (mf_blocks_is_wide), by digits of 7 bits, one (2 * 255 * 64): blocks_wide_avx2.h. So activations
+ * have 23 bits beside the former, and 21 beside the latter.
  */
 #include "kernels/x86/blocks_avx2.h"
 
 #include "kernels/x86/blocks_unpack_avx2.h"
 #include "kernels/x86/fixed_token.h"
 
-#include "kernels/x86/blocks_grids.h"
-
 #include <math.h>
 
 enum {
-    TILE = 2,
     SET = 4,
+    TILE = 8,
     FEW = 1,
     GROUP = 16,
-    HAS_WIDE = 1,
     PAIRS = 4, /* of blocks of 32 columns, in a span */
-    DIGITS = 3
+    DIGITS = 3,
+    NARROW_BITS = 8, /* of a digit */
+    WIDE_BITS = 7
 };
 
 /* The largest activation as an integer, beside wide weights: its highest digit is 63 at most. */
@@ -34,9 +33,7 @@ typedef __m256 vec;
 /* A span of a row. */
 typedef struct unpacked_span {
     weights_64 weights[PAIRS];
-    __m256 scales[PAIRS];
-    __m256 min[2];
-    int zero_bits;
+    span_scales scales;
 } unpacked_span;
 
 /* ------------------------------------------------------------------------------- activations -- */
@@ -83,25 +80,39 @@ MF_INLINE __m256i take_digits(pair_order order, int bits, __m256i v[4])
     }
 }
 
-/* Of 32 integers the sums of each four lanes, of which the first is `out`. */
-static void sum_lanes(pair_order order, const int32_t v[32], int32_t out[4])
+/* What a lane of sums of block b stands for, beside narrow weights: all columns of the block, or
+ * the first and the last 16 in turn. */
+static void store_sums(bool has_sixteens, const int32_t v[32], mf_blocks_span *span, uint32_t b)
 {
-    /* the columns of a lane: so many, in each half, from these on, `step` apart */
-    static const unsigned char first[3][4][2] = {{{0, 16}, {4, 20}, {8, 24}, {12, 28}},
-                                                 {{0, 1}, {8, 9}, {16, 17}, {24, 25}},
-                                                 {{0, 8}, {4, 12}, {16, 24}, {20, 28}}};
-    const uint32_t step = order == PAIR_PARITIES ? 2 : 1;
+    uint32_t sums[2] = {0, 0};
+    for (uint32_t i = 0; i < 32; i++)
+        sums[i / 16] += (uint32_t)v[i];
     for (uint32_t l = 0; l < 4; l++) {
-        const int32_t *a = v + first[order][l][0], *b = v + first[order][l][1];
-        out[l] =
-            a[0] + a[step] + a[2 * step] + a[3 * step] + b[0] + b[step] + b[2 * step] + b[3 * step];
+        const int32_t sum = (int32_t)(has_sixteens ? sums[l % 2] : sums[0] + sums[1]);
+        span->pairs.sums[b % PAIRS][b / PAIRS * 4 + l] = sum;
+        span->pairs.totals[b % PAIRS][b / PAIRS * 4 + l] = (float)sum;
+    }
+}
+
+/* The same beside wide ones: the columns whose digits are in a lane of either half. */
+static void store_wide_sums(bool has_sixteens, const int32_t v[32], mf_blocks_span *span,
+                            uint32_t b)
+{
+    for (uint32_t l = 0; l < 4; l++) {
+        const uint32_t first = has_sixteens ? l / 2 * 16 + l % 2 * 4 : 4 * l;
+        const int32_t *low = v + first, *high = low + (has_sixteens ? 8 : 16);
+        uint32_t sum = 0;
+        for (uint32_t i = 0; i < 4; i++)
+            sum += (uint32_t)low[i] + (uint32_t)high[i];
+        span->pairs.sums[b % PAIRS][b / PAIRS * 4 + l] = (int32_t)sum;
     }
 }
 
 /* Block b of 32 columns. */
-MF_INLINE void prepare_block(pair_order order, int bits, const float *x, __m256 per_unit,
+MF_INLINE void prepare_block(mf_weight_kind kind, pair_order order, const float *x, __m256 per_unit,
                              mf_blocks_span *span, uint32_t b)
 {
+    const bool has_sixteens = mf_blocks_has_sixteens(kind);
     int32_t integers[32];
     __m256i v[4];
     MF_UNROLL(4)
@@ -109,63 +120,60 @@ MF_INLINE void prepare_block(pair_order order, int bits, const float *x, __m256 
         v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), per_unit));
         _mm256_storeu_si256((__m256i *)(void *)(integers + 8 * i), v[i]);
     }
-    sum_lanes(order, integers, span->pairs.sums[b % 4] + b / 4 * 4);
-    for (uint32_t i = 0; i < 2; i++) {
-        int32_t sum = 0;
-        for (uint32_t j = 0; j < 16; j++)
-            sum += integers[16 * i + j];
-        span->sums[2 * b + i] = (float)sum;
-    }
+    (mf_blocks_is_wide(kind) ? store_wide_sums : store_sums)(has_sixteens, integers, span, b);
     MF_UNROLL(3)
     for (uint32_t d = 0; d < DIGITS; d++) {
-        const __m256i digits = take_digits(order, bits, v);
-        signed char(*to)[DIGITS][32] = span->pairs.digits[b % 4];
-        _mm_storeu_si128((__m128i *)(void *)(to[0][d] + b / 4 * 16),
+        const __m256i digits =
+            take_digits(order, mf_blocks_is_wide(kind) ? WIDE_BITS : NARROW_BITS, v);
+        signed char(*halves)[DIGITS][32] = span->pairs.digits[b % PAIRS];
+        _mm_storeu_si128((__m128i *)(void *)(halves[0][d] + b / PAIRS * 16),
                          _mm256_castsi256_si128(digits));
-        _mm_storeu_si128((__m128i *)(void *)(to[1][d] + b / 4 * 16),
+        _mm_storeu_si128((__m128i *)(void *)(halves[1][d] + b / PAIRS * 16),
                          _mm256_extracti128_si256(digits, 1));
     }
 }
 
 /* Activations that are not finite get a unit that is not, and integers that stand for nothing. */
-MF_INLINE void prepare_span(pair_order order, bool is_wide, const float *x, mf_blocks_span *span)
+MF_INLINE void prepare_span(mf_weight_kind kind, pair_order order, const float *x,
+                            mf_blocks_span *span)
 {
-    const float limit = is_wide ? WIDE_LIMIT : MF_FIXED_LIMIT;
+    const float limit = mf_blocks_is_wide(kind) ? WIDE_LIMIT : MF_FIXED_LIMIT;
     const float smallest = MF_FIXED_SMALLEST * (limit / MF_FIXED_LIMIT); /* the same unit */
     float max = largest(x);
     const bool is_finite = max < INFINITY;
     max = max < smallest ? smallest : max;
     const __m256 per_unit = _mm256_set1_ps(is_finite ? limit / max : 0.0f);
     for (uint32_t b = 0; b < 2 * PAIRS; b++)
-        prepare_block(order, is_wide ? 7 : 8, x + (size_t)b * 32, per_unit, span, b);
+        prepare_block(kind, order, x + (size_t)b * 32, per_unit, span, b);
     span->units[0] = max / limit;
 }
 
-MF_INLINE void prepare(pair_order order, bool is_wide, const float *x, uint32_t n_cols,
+/* An order is a constant, a kind need not be. */
+MF_INLINE void prepare(mf_weight_kind kind, pair_order order, const float *x, uint32_t n_cols,
                        mf_blocks_span *span)
 {
     uint32_t i = 0;
     for (; i + MF_SPAN <= n_cols; i += MF_SPAN)
-        prepare_span(order, is_wide, x + i, span++);
+        prepare_span(kind, order, x + i, span++);
     if (i < n_cols) {
         float last[MF_SPAN] = {0.0f};
         memcpy(last, x + i, (n_cols - i) * sizeof *x);
-        prepare_span(order, is_wide, last, span);
+        prepare_span(kind, order, last, span);
     }
 }
 
 void mf_blocks_prepare_avx2(const mf_matrix *w, const float *x, void *out)
 {
-    const bool is_wide = mf_blocks_is_wide(w->shape.kind);
-    switch (order_of(w->shape.kind)) {
+    const mf_weight_kind kind = w->shape.kind;
+    switch (order_of(kind)) {
     case PAIR_PARITIES:
-        prepare(PAIR_PARITIES, false, x, w->shape.n_cols, out);
+        prepare(kind, PAIR_PARITIES, x, w->shape.n_cols, out);
         break;
     case PAIR_HALVES:
-        prepare(PAIR_HALVES, is_wide, x, w->shape.n_cols, out);
+        prepare(kind, PAIR_HALVES, x, w->shape.n_cols, out);
         break;
     default:
-        prepare(PAIR_EIGHTS, is_wide, x, w->shape.n_cols, out);
+        prepare(kind, PAIR_EIGHTS, x, w->shape.n_cols, out);
         break;
     }
 }
@@ -184,21 +192,10 @@ MF_INLINE vec zero_vec(void)
     return _mm256_setzero_ps();
 }
 
-MF_INLINE void sum_four(const vec v[4], float out[4])
+static uint32_t few_of(mf_weight_kind kind)
 {
-    const __m256 ab = _mm256_hadd_ps(v[0], v[1]), cd = _mm256_hadd_ps(v[2], v[3]);
-    const __m256 all = _mm256_hadd_ps(ab, cd);
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
-}
-
-MF_INLINE void sum_panel(const vec *v, size_t apart, float factor, float out[16])
-{
-    for (uint32_t r = 0; r < 16; r += 4) {
-        const vec four[4] = {v[r * apart], v[(r + 1) * apart], v[(r + 2) * apart],
-                             v[(r + 3) * apart]};
-        sum_four(four, out + r);
-        _mm_storeu_ps(out + r, _mm_mul_ps(_mm_loadu_ps(out + r), _mm_set1_ps(factor)));
-    }
+    (void)kind;
+    return FEW;
 }
 
 /* Products of a half's weights by a digit of 64 columns, added in pairs. */
@@ -216,98 +213,33 @@ MF_INLINE __m256i add_pairs(__m256i words, short value)
     return _mm256_madd_epi16(words, _mm256_set1_epi16(value));
 }
 
-/* Both halves by a digit. */
-MF_INLINE __m256i halves_by_digit(const weights_64 *w, const mf_blocks_span *x, uint32_t b,
-                                  uint32_t d)
-{
-    return _mm256_add_epi16(by_digit(w, x, b, 0, d), by_digit(w, x, b, 1, d));
-}
-
-/* The sums of each eight products of weights of up to 6 bits. */
-MF_INLINE __m256i sum_eights(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
-{
-    const __m256i high = add_pairs(halves_by_digit(w, x, b, 2), 256);
-    const __m256i sum = _mm256_add_epi32(add_pairs(halves_by_digit(w, x, b, 0), 1),
-                                         add_pairs(halves_by_digit(w, x, b, 1), 256));
-    return _mm256_add_epi32(sum, _mm256_slli_epi32(high, 8));
-}
-
-/* The same of wide weights. */
-MF_INLINE __m256i sum_wide_eights(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
-{
-    __m256i sum = _mm256_setzero_si256();
-    MF_UNROLL(2)
-    for (uint32_t half = 0; half < 2; half++) {
-        const __m256i low = _mm256_add_epi32(add_pairs(by_digit(w, x, b, half, 0), 1),
-                                             add_pairs(by_digit(w, x, b, half, 1), 1 << 7));
-        sum = _mm256_add_epi32(
-            sum, _mm256_add_epi32(low, add_pairs(by_digit(w, x, b, half, 2), 1 << 14)));
-    }
-    return sum;
-}
-
-/* What weights that are so far above what they mean add to these sums. */
-MF_INLINE __m256i excess(int zero_bits, const mf_blocks_span *x, uint32_t b)
+/* What weights that are so many bits above what they mean add to the sums of pair b. */
+MF_INLINE __m256i excess_in(int bits, const mf_blocks_span *x, uint32_t b)
 {
     const __m256i sums = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.sums[b]);
-    return _mm256_slli_epi32(sums, zero_bits);
+    return _mm256_slli_epi32(sums, bits);
 }
 
-/* What the minima add. */
-MF_INLINE __m256 sum_minima(const __m256 min[2], const mf_blocks_span *x)
-{
-    return _mm256_fmadd_ps(min[1], _mm256_loadu_ps(x->sums + 8),
-                           _mm256_mul_ps(min[0], _mm256_loadu_ps(x->sums)));
-}
+#include "kernels/x86/blocks_many_avx2.h"
+#include "kernels/x86/blocks_wide_avx2.h"
 
-static uint32_t few_of(mf_weight_kind kind)
+/* What the lanes of four accumulators come to: those of four rows. */
+MF_INLINE void sum_four(mf_weight_kind kind, const vec v[4], float out[4])
 {
-    (void)kind;
-    return FEW;
-}
-
-MF_INLINE void unpack_grid_of(mf_weight_kind kind, const unsigned char *v, unpacked_span *out)
-{
-    span_scales scales;
-    __m256 sixteen[2];
-    grid_scales(kind, v, sixteen);
-    if (mf_blocks_has_sixteens(kind))
-        store_sixteen(scales.scale, sixteen[0], sixteen[1]);
+    if (mf_blocks_is_wide(kind))
+        sum_wide_rows(v, out);
     else
-        _mm256_storeu_ps(scales.scale, sixteen[0]);
-    MF_UNROLL(4)
-    for (uint32_t b = 0; b < PAIRS; b++) {
-        const __m256i low = grid_weights(kind, v, b), high = grid_weights(kind, v, b + 4);
-        const __m256i first = _mm256_permute2x128_si256(low, high, 0x20);
-        const __m256i last = _mm256_permute2x128_si256(low, high, 0x31);
-        out->weights[b] = raise_bytes(mf_blocks_has_sixteens(kind) ? in_eights(first, last)
-                                                                   : (weights_64){{first, last}});
-        out->scales[b] = pair_scales(kind, b, &scales);
-    }
+        sum_narrow_rows(mf_blocks_has_sixteens(kind), v, out);
 }
 
-/* A span of codebooks: as long as the products by it, so that a call does not matter. */
-__attribute__((noinline)) static void unpack_grid(mf_weight_kind kind, const unsigned char *v,
-                                                  unpacked_span *out)
+MF_INLINE void sum_panel(mf_weight_kind kind, const vec *v, size_t apart, float factor,
+                         float out[16])
 {
-    GRID_SWITCH(unpack_grid_of, kind, v, out)
-}
-
-/* One token by a span of four rows. */
-static void add_grid_span(mf_weight_kind kind, const unsigned char *const v[4],
-                          const mf_blocks_span *x, vec acc[4])
-{
-    for (uint32_t r = 0; r < 4; r++) {
-        unpacked_span row;
-        __m256 sum = _mm256_setzero_ps();
-        unpack_grid(kind, v[r], &row);
-        MF_UNROLL(4)
-        for (uint32_t b = 0; b < PAIRS; b++) {
-            const __m256i eights =
-                _mm256_sub_epi32(sum_wide_eights(&row.weights[b], x, b), excess(7, x, b));
-            sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(eights), row.scales[b], sum);
-        }
-        acc[r] = _mm256_fmadd_ps(sum, _mm256_set1_ps(x->units[0]), acc[r]);
+    for (uint32_t r = 0; r < 16; r += 4) {
+        const vec four[4] = {v[r * apart], v[(r + 1) * apart], v[(r + 2) * apart],
+                             v[(r + 3) * apart]};
+        sum_four(kind, four, out + r);
+        _mm_storeu_ps(out + r, _mm_mul_ps(_mm_loadu_ps(out + r), _mm_set1_ps(factor)));
     }
 }
 
@@ -316,42 +248,14 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
                         const unsigned char *const s[4], const unsigned char *tokens,
                         size_t token_bytes, vec acc[FEW][4])
 {
-    const mf_blocks_span *x = (const void *)tokens;
-    const bool is_wide = mf_blocks_is_wide(kind), has_min = mf_blocks_has_min(kind);
     (void)n;
     (void)token_bytes;
-    if (mf_blocks_has_grid(kind)) {
-        add_grid_span(w->kind, v, x, acc[0]);
-        return;
-    }
-    span_scales scales[4];
-    __m256 sums[4];
-    MF_UNROLL(4)
-    for (uint32_t r = 0; r < 4; r++) {
-        scales_of(kind, v[r], s[r], w, &scales[r]);
-        sums[r] = _mm256_setzero_ps();
-        if (has_min) {
-            const __m256 min[2] = {_mm256_loadu_ps(scales[r].min),
-                                   _mm256_loadu_ps(scales[r].min + 8)};
-            sums[r] = sum_minima(min, x);
-        }
-    }
-    MF_UNROLL(4)
-    for (uint32_t b = 0; b < PAIRS; b++) {
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++) {
-            const weights_64 weights = pair_weights(kind, t, v[r], b);
-            __m256i eights = is_wide ? sum_wide_eights(&weights, x, b) : sum_eights(&weights, x, b);
-            if (!has_min)
-                eights = _mm256_sub_epi32(eights, excess(zero_bits_of(kind), x, b));
-            sums[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(eights), pair_scales(kind, b, &scales[r]),
-                                      sums[r]);
-        }
-    }
-    const __m256 unit = _mm256_set1_ps(x->units[0]);
-    MF_UNROLL(4)
-    for (uint32_t r = 0; r < 4; r++)
-        acc[0][r] = _mm256_fmadd_ps(sums[r], unit, acc[0][r]);
+    if (mf_blocks_has_grid(kind))
+        add_grid_span(w->kind, v, (const void *)tokens, acc[0]);
+    else if (mf_blocks_is_wide(kind))
+        add_wide_span(kind, t, w, v, s, (const void *)tokens, acc[0]);
+    else
+        add_narrow_span(kind, t, w, v, s, (const void *)tokens, acc[0]);
 }
 
 MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
@@ -361,68 +265,26 @@ MF_INLINE void unpack_span(mf_weight_kind kind, const span_tables *t, const mf_b
         unpack_grid(w->kind, v, out);
         return;
     }
-    span_scales scales;
-    scales_of(kind, v, s, w, &scales);
+    scales_of(kind, v, s, w, &out->scales);
     MF_UNROLL(4)
-    for (uint32_t b = 0; b < PAIRS; b++) {
+    for (uint32_t b = 0; b < PAIRS; b++)
         out->weights[b] = pair_weights(kind, t, v, b);
-        out->scales[b] = pair_scales(kind, b, &scales);
-    }
-    out->zero_bits = zero_bits_of(kind);
-    if (mf_blocks_has_min(kind)) {
-        out->min[0] = _mm256_loadu_ps(scales.min);
-        out->min[1] = _mm256_loadu_ps(scales.min + 8);
-    }
 }
 
-/* n, a constant, tokens. */
-MF_INLINE void add_tile(bool with_min, bool is_wide, uint32_t n, const unpacked_span *w,
-                        const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
+MF_INLINE void add_rows(mf_weight_kind kind, mf_weight_kind stored, const unpacked_span *w,
+                        const group_tokens *x, vec *acc)
 {
-    const mf_blocks_span *x[TILE];
-    __m256 sums[TILE][4];
-    MF_UNROLL(2)
-    for (uint32_t t = 0; t < n; t++) {
-        x[t] = (const void *)(tokens + t * token_bytes);
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++)
-            sums[t][r] = with_min ? sum_minima(w[r].min, x[t]) : _mm256_setzero_ps();
-    }
-    MF_ROLLED
-    for (uint32_t b = 0; b < PAIRS; b++) {
-        __m256i above[TILE];
-        MF_UNROLL(2)
-        for (uint32_t t = 0; t < n; t++)
-            above[t] = excess(is_wide ? 7 : w->zero_bits, x[t], b);
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++) {
-            const weights_64 *weights = &w[r].weights[b];
-            MF_UNROLL(2)
-            for (uint32_t t = 0; t < n; t++) {
-                __m256i eights =
-                    is_wide ? sum_wide_eights(weights, x[t], b) : sum_eights(weights, x[t], b);
-                if (!with_min)
-                    eights = _mm256_sub_epi32(eights, above[t]);
-                sums[t][r] =
-                    _mm256_fmadd_ps(_mm256_cvtepi32_ps(eights), w[r].scales[b], sums[t][r]);
-            }
-        }
-    }
-    MF_UNROLL(2)
-    for (uint32_t t = 0; t < n; t++) {
-        const __m256 unit = _mm256_set1_ps(x[t]->units[0]);
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++)
-            acc[r * apart + t] = _mm256_fmadd_ps(sums[t][r], unit, acc[r * apart + t]);
-    }
+    if (mf_blocks_is_wide(kind))
+        (mf_blocks_has_sixteens(stored) ? add_wide_sixteens : add_wide)(w, x, acc);
+    else
+        add_narrow_rows(kind, w, x, acc);
 }
 
 #include "kernels/x86/blocks_product.h"
 
 size_t mf_blocks_scratch_bytes_avx2(const mf_matrix *w, uint32_t n_tokens)
 {
-    (void)w;
-    return scratch_bytes(n_tokens);
+    return scratch_bytes(w, n_tokens);
 }
 
 void mf_blocks_matmul_avx2(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,

@@ -21,7 +21,7 @@
 
 typedef blocks_tables span_tables;
 
-enum { TILE = 3, SET = 8, FEW = 4, GROUP = 24, HAS_WIDE = 0, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
+enum { TILE = 3, SET = 8, FEW = 4, GROUP = 24, CHUNKS = 4, CHUNK = 64, DIGITS = 3 };
 
 typedef __m512 vec;
 
@@ -155,8 +155,9 @@ MF_INLINE vec zero_vec(void)
     return _mm512_setzero_ps();
 }
 
-MF_INLINE void sum_four(const vec v[4], float out[4])
+MF_INLINE void sum_four(mf_weight_kind kind, const vec v[4], float out[4])
 {
+    (void)kind;
     _mm_storeu_ps(out, mf_sum4_avx512(v[0], v[1], v[2], v[3]));
 }
 
@@ -167,8 +168,10 @@ MF_INLINE __m512 add_halves(__m512 a, __m512 b)
 }
 
 /* The lanes of 16 vectors, added up in the order of mf_sum4_avx512, times factor. */
-MF_INLINE void sum_panel(const vec *v, size_t apart, float factor, float out[16])
+MF_INLINE void sum_panel(mf_weight_kind kind, const vec *v, size_t apart, float factor,
+                         float out[16])
 {
+    (void)kind;
     __m512 quarters[4], pairs[2];
     MF_UNROLL(4)
     for (uint32_t i = 0; i < 4; i++) {
@@ -481,12 +484,11 @@ MF_INLINE void shift_sums(uint32_t n, __m512i sums[SET][TILE])
 }
 
 /* SET rows by n, a constant, tokens. */
-MF_INLINE void add_tile(bool with_min, bool is_wide, uint32_t n, const unpacked_span *w,
+MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
                         const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
 {
     const mf_blocks_span *x[TILE];
     __m512i sums[SET][TILE];
-    (void)is_wide;
     MF_UNROLL(3)
     for (uint32_t t = 0; t < n; t++)
         x[t] = (const void *)(tokens + t * token_bytes);
@@ -510,6 +512,58 @@ MF_INLINE void add_tile(bool with_min, bool is_wide, uint32_t n, const unpacked_
             acc[r * apart + t] = add_sum(with_min, _mm512_add_epi32(sums[r][t], offset), &w[r],
                                          x[t], units, acc[r * apart + t]);
     }
+}
+
+MF_INLINE void add_tokens(bool with_min, const unpacked_span *w, const group_tokens *x, vec *acc)
+{
+    const unsigned char *tokens = x->tokens;
+    uint32_t t = 0;
+    for (; t + TILE <= x->n; t += TILE)
+        add_tile(with_min, TILE, w, tokens + t * x->token_bytes, x->token_bytes, acc + t, GROUP);
+    if (t + 2 <= x->n) {
+        add_tile(with_min, 2, w, tokens + t * x->token_bytes, x->token_bytes, acc + t, GROUP);
+        t += 2;
+    }
+    for (; t < x->n; t++)
+        add_tile(with_min, 1, w, tokens + t * x->token_bytes, x->token_bytes, acc + t, GROUP);
+}
+
+/* Functions of their own, which all kinds share: within the kernel of each, gcc 12 does not keep
+ * the sums in registers. */
+__attribute__((noinline)) static void add_with_min(const unpacked_span *w, const group_tokens *x,
+                                                   vec *acc)
+{
+    add_tokens(true, w, x, acc);
+}
+
+__attribute__((noinline)) static void add_without_min(const unpacked_span *w, const group_tokens *x,
+                                                      vec *acc)
+{
+    add_tokens(false, w, x, acc);
+}
+
+MF_INLINE void add_rows(mf_weight_kind kind, mf_weight_kind stored, const unpacked_span *w,
+                        const group_tokens *x, vec *acc)
+{
+    (void)stored;
+    if (mf_blocks_has_min(kind))
+        add_with_min(w, x, acc);
+    else
+        add_without_min(w, x, acc);
+}
+
+/* Tokens are taken as they are. */
+static size_t turned_bytes(const mf_blocks_rows *w, uint32_t n_tokens)
+{
+    (void)w;
+    (void)n_tokens;
+    return 0;
+}
+
+MF_INLINE void turn_tokens(const mf_blocks_rows *w, group_tokens *x, void *turned)
+{
+    (void)w;
+    x->turned = turned;
 }
 
 #include "kernels/x86/blocks_product.h"

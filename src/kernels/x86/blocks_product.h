@@ -5,8 +5,8 @@
  *
  *   vec, TILE                 a vector of sums, and how many tokens' are held in registers
  *   GROUP                     tokens by which a panel is multiplied at a time
- *   zero_vec(), sum_four(v, out)   out[i]: the lanes of v[i], added up
- *   sum_panel(v, apart, factor, out)   the same of PANEL vectors so far apart, times factor
+ *   zero_vec(), sum_four(kind, v, out)   what the lanes of four rows' sums come to
+ *   sum_panel(kind, v, apart, factor, out)   the same of PANEL vectors so far apart, times factor
  *   span_tables, tables_of(kind, rows)   what unpacking needs beside the bytes
  *   factor_of(kind)           what a row's sum is multiplied by, beside its scales
  *   FEW                       tokens at most, 4 or 1, by which a span is multiplied as it is stored
@@ -14,8 +14,9 @@
  *   add_span(kind, n, ...)    a span of four rows, as it is stored, by so few tokens
  *   unpacked_span, unpack_span(kind, ...)   a span of a row, ready for many tokens
  *   SET                       rows that are multiplied together by many tokens
- *   add_tile(with_min, is_wide, n, ...)   unpacked spans of so many rows by n tokens
- *   HAS_WIDE                  whether is_wide, which is mf_blocks_is_wide, makes a difference
+ *   add_rows(kind, stored, w, x, acc)   so many rows' unpacked spans by a group's tokens; acc of
+ * row r and token t is acc[r * GROUP + t] turned_bytes(rows, n), turn_tokens(rows, x, out)   what
+ * it needs of the tokens beside what they are, once for all rows: bytes of a group; x->turned
  *
  * One token, or few: bound by memory. Rows go four together, long ones one from each quarter of the
  * range, each a stream of its own that the hardware prefetcher can follow, others four neighbours.
@@ -81,7 +82,7 @@ MF_INLINE void multiply_four(mf_weight_kind kind, uint32_t n, const span_tables 
     }
     MF_UNROLL(4)
     for (uint32_t i = 0; i < n; i++) {
-        sum_four(acc[i], out[i]);
+        sum_four(kind, acc[i], out[i]);
         for (uint32_t r = 0; r < 4; r++)
             out[i][r] *= w->factor;
     }
@@ -188,52 +189,12 @@ MF_INLINE void unpack_rows(mf_weight_kind kind, const span_tables *t, const mf_b
     }
 }
 
-/* SET rows of a panel by its tokens. */
-MF_INLINE void add_tokens(bool with_min, bool is_wide, const unpacked_span *w,
-                          const unsigned char *tokens, size_t token_bytes, uint32_t n_tokens,
-                          vec *acc)
-{
-    uint32_t t = 0;
-    for (; t + TILE <= n_tokens; t += TILE)
-        add_tile(with_min, is_wide, TILE, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
-    if (TILE > 2 && t + 2 <= n_tokens) {
-        add_tile(with_min, is_wide, TILE > 2 ? 2 : 1, w, tokens + t * token_bytes, token_bytes,
-                 acc + t, GROUP);
-        t += 2;
-    }
-    for (; t < n_tokens; t++)
-        add_tile(with_min, is_wide, 1, w, tokens + t * token_bytes, token_bytes, acc + t, GROUP);
-}
-
-/* Functions of their own, which all kinds share: within the kernel of each, gcc 12 does not keep
- * the sums in registers. */
-__attribute__((noinline)) static void add_with_min(const unpacked_span *w,
-                                                   const unsigned char *tokens, size_t token_bytes,
-                                                   uint32_t n_tokens, vec *acc)
-{
-    add_tokens(true, false, w, tokens, token_bytes, n_tokens, acc);
-}
-
-__attribute__((noinline)) static void add_without_min(const unpacked_span *w,
-                                                      const unsigned char *tokens,
-                                                      size_t token_bytes, uint32_t n_tokens,
-                                                      vec *acc)
-{
-    add_tokens(false, false, w, tokens, token_bytes, n_tokens, acc);
-}
-
-__attribute__((noinline)) static void add_wide(const unpacked_span *w, const unsigned char *tokens,
-                                               size_t token_bytes, uint32_t n_tokens, vec *acc)
-{
-    add_tokens(false, true, w, tokens, token_bytes, n_tokens, acc);
-}
-
-static void store_panel(const panel *p, float factor, uint32_t n_rows, uint32_t n_tokens, float *y,
-                        size_t y_stride)
+MF_INLINE void store_panel(mf_weight_kind kind, const panel *p, float factor, uint32_t n_rows,
+                           uint32_t n_tokens, float *y, size_t y_stride)
 {
     for (uint32_t t = 0; t < n_tokens; t++, y += y_stride) {
         float out[PANEL];
-        sum_panel(&p->acc[0][t], GROUP, factor, n_rows == PANEL ? y : out);
+        sum_panel(kind, &p->acc[0][t], GROUP, factor, n_rows == PANEL ? y : out);
         if (n_rows < PANEL)
             memcpy(y, out, n_rows * sizeof *y);
     }
@@ -249,24 +210,18 @@ static uint32_t group_of(uint32_t n_tokens)
 
 /* Rows of a panel by a group of tokens. */
 MF_INLINE void multiply_group(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                              uint32_t row, uint32_t n_rows, const unsigned char *tokens,
-                              size_t token_bytes, uint32_t n_tokens, panel *p)
+                              uint32_t row, uint32_t n_rows, group_tokens x, panel *p)
 {
     const uint32_t n_spans = w->n_spans + (w->last_bytes > 0 ? 1 : 0);
     for (uint32_t r = 0; r < PANEL; r++)
-        for (uint32_t i = 0; i < n_tokens; i++)
+        for (uint32_t i = 0; i < x.n; i++)
             p->acc[r][i] = zero_vec();
-    for (uint32_t i = 0; i < n_spans; i++, tokens += sizeof(mf_blocks_span)) {
+    for (uint32_t i = 0; i < n_spans; i++) {
         unpack_rows(kind, t, w, row, n_rows, i, p->spans);
-        for (uint32_t r = 0; r < n_rows; r += SET) {
-            const unpacked_span *spans = p->spans + r;
-            if (mf_blocks_has_min(kind))
-                add_with_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
-            else if (HAS_WIDE && mf_blocks_is_wide(kind))
-                add_wide(spans, tokens, token_bytes, n_tokens, p->acc[r]);
-            else
-                add_without_min(spans, tokens, token_bytes, n_tokens, p->acc[r]);
-        }
+        for (uint32_t r = 0; r < n_rows; r += SET)
+            add_rows(kind, w->kind, p->spans + r, &x, p->acc[r]);
+        x.tokens += sizeof(mf_blocks_span);
+        x.turned += x.turned_span_bytes;
     }
 }
 
@@ -286,18 +241,22 @@ MF_INLINE void multiply_kind(mf_weight_kind kind, const mf_blocks_rows *w, uint3
     const span_tables t = tables_of(kind, w);
     for (uint32_t first = 0, n; first < n_tokens; first += n) {
         n = group_of(n_tokens - first);
+        group_tokens x = {
+            .tokens = tokens + first * token_bytes, .token_bytes = token_bytes, .n = n};
+        turn_tokens(w, &x, p + 1);
         for (uint32_t row = row0; row < row1; row += PANEL) {
             const uint32_t n_rows = row1 - row < PANEL ? row1 - row : PANEL;
-            multiply_group(kind, &t, w, row, n_rows, tokens + first * token_bytes, token_bytes, n,
-                           p);
-            store_panel(p, w->factor, n_rows, n, y + first * y_stride + (row - row0), y_stride);
+            multiply_group(kind, &t, w, row, n_rows, x, p);
+            store_panel(kind, p, w->factor, n_rows, n, y + first * y_stride + (row - row0),
+                        y_stride);
         }
     }
 }
 
-static size_t scratch_bytes(uint32_t n_tokens)
+static size_t scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
-    return n_tokens > 1 ? sizeof(panel) : 0;
+    const mf_blocks_rows rows = mf_blocks_rows_of(w);
+    return n_tokens > 1 ? sizeof(panel) + turned_bytes(&rows, n_tokens) : 0;
 }
 
 #define MULTIPLY(kind) \

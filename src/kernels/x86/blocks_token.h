@@ -35,13 +35,24 @@ typedef struct mf_blocks_span {
         } bytes;
         struct {
             signed char digits[4][2][3][32]; /* of two times 32 columns the halves */
-            int32_t sums[4][8];              /* of the integers of a lane, of both halves */
+            int32_t sums[4][8];              /* of the integers that a lane of sums stands for */
+            float totals[4][8];              /* the same */
         } pairs;
         signed char chunks[8][3][32]; /* 32 columns at once, the lowest digit first */
     };
     float sums[16];  /* of 16 integers each, or activations */
     float units[16]; /* of 16 columns each, or of the span the first */
 } mf_blocks_span;
+
+/* Tokens of a group, the same span of each. */
+typedef struct group_tokens {
+    const unsigned char *tokens; /* token_bytes apart */
+    size_t token_bytes;
+    uint32_t n;
+    const unsigned char *turned; /* as the tier lays them out once more, some together, */
+    size_t turned_bytes;         /* so far apart, and their spans */
+    size_t turned_span_bytes;
+} group_tokens;
 
 /* What `kind`, a constant, has: something added to each of 16 columns. */
 static inline bool mf_blocks_has_min(mf_weight_kind kind)
@@ -117,18 +128,11 @@ static inline bool mf_blocks_is_paired(mf_weight_kind kind)
 
 /* Whether a weight takes more than 6 bits before its scale. To the tier whose products of bytes are
  * added in 16 bits (blocks_avx2.c) the activations have smaller digits for it, in a form of their
- * own. */
+ * own; and one for scales of 16 columns. */
 static inline bool mf_blocks_is_wide(mf_weight_kind kind)
 {
     return kind == MF_WEIGHT_GGUF_Q8_0 || kind == MF_WEIGHT_INT8 || kind == MF_WEIGHT_GGUF_IQ4_NL ||
            kind == MF_WEIGHT_GGUF_IQ4_XS || mf_blocks_has_grid(kind);
-}
-
-/* Whether that tier takes the columns of 16 in two halves, as their scale is not that of 32. A form
- * of its own, too. */
-static inline bool mf_blocks_has_eights(mf_weight_kind kind)
-{
-    return mf_blocks_has_sixteens(kind) && !mf_blocks_is_paired(kind);
 }
 
 /* Whether the tiers multiply it so: those of ARM have no codebooks. */
@@ -212,7 +216,7 @@ static inline size_t mf_blocks_token_bytes(const mf_matrix *w)
            (mf_blocks_is_crossed(w->shape.kind) ? 128 : 0) +
            (mf_blocks_is_paired(w->shape.kind) ? 256 : 0) +
            (mf_blocks_is_wide(w->shape.kind) ? 512 : 0) +
-           (mf_blocks_has_eights(w->shape.kind) ? 1024 : 0);
+           (mf_blocks_has_sixteens(w->shape.kind) ? 1024 : 0);
 }
 
 /* Where rows lie. */

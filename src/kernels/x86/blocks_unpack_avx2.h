@@ -17,8 +17,7 @@ typedef struct span_tables {
     __m256i levels;
 } span_tables;
 
-/* A span's scales and what is added. Scales of 32 columns are eight in order; those of 16, here in
- * fours, 0, 2, 1 and 3. What is added is of 16 columns each, in order. */
+/* A span's scales and what is added, each of 32 columns (eight of them) or of 16. */
 typedef struct span_scales {
     float scale[16];
     float min[16];
@@ -37,15 +36,20 @@ MF_INLINE pair_order order_of(mf_weight_kind kind)
 {
     if (mf_blocks_is_paired(kind))
         return PAIR_PARITIES;
-    return mf_blocks_has_eights(kind) ? PAIR_EIGHTS : PAIR_HALVES;
+    return mf_blocks_has_sixteens(kind) ? PAIR_EIGHTS : PAIR_HALVES;
 }
 
-/* How far weights are above what they mean: a power of two, this one, or with a minimum apart 0. */
-MF_INLINE int zero_bits_of(mf_weight_kind kind)
+/* How far weights are above what they mean: a power of two, this one. */
+enum { NO_EXCESS = -1 };
+MF_INLINE int excess_of(mf_weight_kind kind)
 {
     if (mf_blocks_is_wide(kind))
         return 7;
     switch (kind) {
+    case MF_WEIGHT_GGUF_Q4_1:
+    case MF_WEIGHT_GGUF_Q2_K:
+    case MF_WEIGHT_GGUF_Q4_K:
+        return NO_EXCESS;
     case MF_WEIGHT_GGUF_Q3_K:
         return 2;
     case MF_WEIGHT_GGUF_Q4_0:
@@ -53,8 +57,26 @@ MF_INLINE int zero_bits_of(mf_weight_kind kind)
         return 3;
     case MF_WEIGHT_GGUF_Q6_K:
         return 5;
-    default: /* Q5_0, MXFP4, NVFP4 */
+    default: /* Q5_0, MXFP4, NVFP4; Q5_1 and Q5_K, whose sums fit 32 bits only so */
         return 4;
+    }
+}
+
+/* Bits of the largest weight, with that. */
+MF_INLINE uint32_t bits_of(mf_weight_kind kind)
+{
+    switch (kind) {
+    case MF_WEIGHT_GGUF_Q2_K:
+    case MF_WEIGHT_GGUF_Q3_K:
+    case MF_WEIGHT_GGUF_Q4_0:
+    case MF_WEIGHT_GGUF_Q4_1:
+    case MF_WEIGHT_GGUF_Q4_K:
+    case MF_WEIGHT_INT4:
+        return 4;
+    case MF_WEIGHT_GGUF_Q6_K:
+        return 6;
+    default:
+        return mf_blocks_is_wide(kind) ? 8 : 5;
     }
 }
 
@@ -107,67 +129,58 @@ MF_INLINE __m256 halves_apart(const unsigned char *p, size_t apart)
         (short)half_at(p + 6 * apart), (short)half_at(p + 7 * apart)));
 }
 
-/* Eight minima, each twice. */
-MF_INLINE void store_twice(float *out, __m256 v)
-{
-    const __m256 low = _mm256_unpacklo_ps(v, v), high = _mm256_unpackhi_ps(v, v);
-    _mm256_storeu_ps(out, _mm256_permute2f128_ps(low, high, 0x20));
-    _mm256_storeu_ps(out + 8, _mm256_permute2f128_ps(low, high, 0x31));
-}
-
 MF_INLINE void small_scales(const unsigned char *p, size_t block_bytes, bool with_min,
                             span_scales *s)
 {
     _mm256_storeu_ps(s->scale, halves_apart(p, block_bytes));
     if (with_min)
-        store_twice(s->min, halves_apart(p + 2, block_bytes));
+        _mm256_storeu_ps(s->min, halves_apart(p + 2, block_bytes));
 }
 
-/* Eight unsigned bytes as floats. */
-MF_INLINE __m256 bytes_to_floats(uint64_t bytes)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
-}
-
-/* Sixteen scales in their order (span_scales). */
-MF_INLINE void store_sixteen(float *out, __m256 low, __m256 high)
-{
-    _mm256_storeu_ps(out, _mm256_permute2f128_ps(low, high, 0x20));
-    _mm256_storeu_ps(out + 8, _mm256_permute2f128_ps(low, high, 0x31));
-}
-
-/* Eight of sixteen signed bytes times d. */
-MF_INLINE __m256 eight_products(__m128i bytes, __m256 d)
-{
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), d);
-}
-
-/* Sixteen scales, signed bytes times d. */
+/* Sixteen signed bytes times d. */
 MF_INLINE void store_products(float *out, __m128i bytes, __m256 d)
 {
-    store_sixteen(out, eight_products(bytes, d), eight_products(_mm_srli_si128(bytes, 8), d));
+    const __m256i low = _mm256_cvtepi8_epi32(bytes);
+    const __m256i high = _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8));
+    _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtepi32_ps(low), d));
+    _mm256_storeu_ps(out + 8, _mm256_mul_ps(_mm256_cvtepi32_ps(high), d));
 }
 
-/* Q4_K's and Q5_K's: eight pairs of 6 bits in 12 bytes. */
+/* Minima of weights that are 16 more than they mean. */
+MF_INLINE void lower_minima(span_scales *s)
+{
+    _mm256_storeu_ps(s->min, _mm256_fmadd_ps(_mm256_loadu_ps(s->scale), _mm256_set1_ps(16.0f),
+                                             _mm256_loadu_ps(s->min)));
+}
+
+/* Q4_K's and Q5_K's: eight pairs of 6 bits in 12 bytes, three words. The first has the lower four
+ * scales, the second the lower four minima, the third 4 bits each of the upper ones, whose highest
+ * 2 are in the others'. */
 MF_INLINE void k_scales(const unsigned char *p, span_scales *s)
 {
-    const uint32_t a = word_at(p + 4), b = word_at(p + 8), c = word_at(p + 12);
-    const uint64_t scales = (a & 0x3f3f3f3f) | (uint64_t)((c & 0x0f0f0f0f) | (a >> 2 & 0x30303030))
-                                                   << 32;
-    const uint64_t minima =
-        (b & 0x3f3f3f3f) | (uint64_t)((c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030)) << 32;
-    _mm256_storeu_ps(s->scale, _mm256_mul_ps(bytes_to_floats(scales), spread_half(p, 0)));
-    store_twice(s->min, _mm256_mul_ps(bytes_to_floats(minima), spread_half(p + 2, 0x8000)));
+    const __m128i head = load_16(p);
+    const __m128i own =
+        _mm_and_si128(_mm_srlv_epi32(_mm_shuffle_epi32(head, 0xa5), _mm_setr_epi32(0, 2, 0, 2)),
+                      _mm_setr_epi32(0x3f3f3f3f, 0x30303030, 0x3f3f3f3f, 0x30303030));
+    const __m128i third =
+        _mm_and_si128(_mm_srlv_epi32(_mm_shuffle_epi32(head, 0xff), _mm_setr_epi32(0, 0, 0, 4)),
+                      _mm_setr_epi32(0, 0x0f0f0f0f, 0, 0x0f0f0f0f));
+    const __m128i six =
+        _mm_or_si128(own, third); /* scales in the lower half, minima in the upper */
+    const __m128 factors = _mm_xor_ps(_mm_cvtph_ps(head), _mm_setr_ps(0.0f, -0.0f, 0.0f, 0.0f));
+    const __m256 scales = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(six));
+    const __m256 minima = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(six, 8)));
+    _mm256_storeu_ps(s->scale, _mm256_mul_ps(scales, _mm256_broadcastss_ps(factors)));
+    _mm256_storeu_ps(s->min,
+                     _mm256_mul_ps(minima, _mm256_broadcastss_ps(_mm_movehdup_ps(factors))));
 }
 
 MF_INLINE void q2_k_scales(const unsigned char *p, span_scales *s)
 {
     const __m128i both = load_16(p), low = _mm_set1_epi8(15);
     store_products(s->scale, _mm_and_si128(both, low), spread_half(p + 80, 0));
-    const __m128i minima = _mm_and_si128(_mm_srli_epi16(both, 4), low);
-    const __m256 d = spread_half(p + 82, 0x8000);
-    _mm256_storeu_ps(s->min, eight_products(minima, d));
-    _mm256_storeu_ps(s->min + 8, eight_products(_mm_srli_si128(minima, 8), d));
+    store_products(s->min, _mm_and_si128(_mm_srli_epi16(both, 4), low),
+                   spread_half(p + 82, 0x8000));
 }
 
 /* Sixteen of 6 bits: low 4 bits in 8 bytes, high 2 in 4. */
@@ -228,8 +241,8 @@ MF_INLINE __m256 e4m3_scales(__m128i codes, bool is_signed)
 
 MF_INLINE void sixteen_e4m3(__m128i codes, bool is_signed, span_scales *s)
 {
-    store_sixteen(s->scale, e4m3_scales(codes, is_signed),
-                  e4m3_scales(_mm_srli_si128(codes, 8), is_signed));
+    _mm256_storeu_ps(s->scale, e4m3_scales(codes, is_signed));
+    _mm256_storeu_ps(s->scale + 8, e4m3_scales(_mm_srli_si128(codes, 8), is_signed));
 }
 
 MF_INLINE void scales_of(mf_weight_kind kind, const unsigned char *p, const unsigned char *scales,
@@ -248,6 +261,7 @@ MF_INLINE void scales_of(mf_weight_kind kind, const unsigned char *p, const unsi
         break;
     case MF_WEIGHT_GGUF_Q5_1:
         small_scales(p, 24, true, s);
+        lower_minima(s);
         break;
     case MF_WEIGHT_GGUF_Q8_0:
         small_scales(p, 34, false, s);
@@ -259,8 +273,11 @@ MF_INLINE void scales_of(mf_weight_kind kind, const unsigned char *p, const unsi
         q3_k_scales(p, s);
         break;
     case MF_WEIGHT_GGUF_Q4_K:
+        k_scales(p, s);
+        break;
     case MF_WEIGHT_GGUF_Q5_K:
         k_scales(p, s);
+        lower_minima(s);
         break;
     case MF_WEIGHT_GGUF_Q6_K:
         store_products(s->scale, load_16(p + 192), spread_half(p + 208, 0));
@@ -291,26 +308,6 @@ MF_INLINE void scales_of(mf_weight_kind kind, const unsigned char *p, const unsi
         small_scales(p, 18, false, s);
         break;
     }
-}
-
-/* The scales of the lanes of a pair. */
-MF_INLINE __m256 pair_scales(mf_weight_kind kind, uint32_t b, const span_scales *s)
-{
-    if (!mf_blocks_has_sixteens(kind)) {
-        const __m256 v = _mm256_loadu_ps(s->scale);
-        switch (b) {
-        case 0:
-            return _mm256_permute_ps(v, 0x00);
-        case 1:
-            return _mm256_permute_ps(v, 0x55);
-        case 2:
-            return _mm256_permute_ps(v, 0xaa);
-        default:
-            return _mm256_permute_ps(v, 0xff);
-        }
-    }
-    const __m256 v = _mm256_loadu_ps(s->scale + b / 2 * 8);
-    return b % 2 == 0 ? _mm256_permute_ps(v, 0x50) : _mm256_permute_ps(v, 0xfa);
 }
 
 /* ----------------------------------------------------------------------------------- weights -- */

@@ -141,12 +141,9 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
 
 /* ------------------------------------------------------------------------------- many tokens -- */
 
-/* acc + products, of 16 bits. By hand, as gcc 12 copies the intrinsic's accumulators at each use.
- */
 MF_INLINE ints add_words(ints acc, ints products)
 {
-    __asm__("vpaddw %1, %0, %0" : "+x"(acc) : "x"(products));
-    return acc;
+    return mf_add_words_avx2(acc, products);
 }
 
 MF_INLINE ints words_of_bytes(ints weights, ints digits)

@@ -150,29 +150,6 @@ MF_INLINE __m128i add_fours(const __m256i sums[4])
     return _mm_add_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
 }
 
-/* Lane r of column c of the result is lane c of rows[r]. */
-MF_INLINE void transpose_words(const __m256i rows[8], __m256i columns[8])
-{
-    __m256i pairs[8], fours[8];
-    MF_UNROLL(4)
-    for (int i = 0; i < 8; i += 2) {
-        pairs[i] = _mm256_unpacklo_epi32(rows[i], rows[i + 1]);
-        pairs[i + 1] = _mm256_unpackhi_epi32(rows[i], rows[i + 1]);
-    }
-    MF_UNROLL(2)
-    for (int i = 0; i < 8; i += 4) {
-        fours[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
-        fours[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
-        fours[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-        fours[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-    }
-    MF_UNROLL(4)
-    for (int i = 0; i < 4; i++) {
-        columns[i] = _mm256_permute2x128_si256(fours[i], fours[4 + i], 0x20);
-        columns[4 + i] = _mm256_permute2x128_si256(fours[i], fours[4 + i], 0x31);
-    }
-}
-
 /* Four neighbours, in every lane. */
 MF_INLINE __m256i four(const signed char *digits)
 {

@@ -118,7 +118,7 @@ MF_INLINE void unpack_panel(uint32_t bits, const panel *p, __m256i *out)
         MF_UNROLL(2)
         for (uint32_t h = 0; h < 2; h++) {
             __m256i columns[ROWS];
-            transpose_words(halves[h], columns);
+            mf_transpose_avx2(halves[h], columns);
             MF_UNROLL(8)
             for (uint32_t c = 0; c < ROWS; c++)
                 _mm256_store_si256(out + quad_of_lane(bits, h, c), columns[c]);

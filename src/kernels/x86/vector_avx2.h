@@ -149,6 +149,37 @@ MF_INLINE __m256 mf_load_tail_avx2(const float *p, uint32_t n)
     return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane));
 }
 
+/* acc + products, of 16 bits. By hand, as gcc 12 copies the intrinsic's accumulators at each use,
+ * or adds the products up first and has no registers for them. */
+MF_INLINE __m256i mf_add_words_avx2(__m256i acc, __m256i products)
+{
+    __asm__("vpaddw %1, %0, %0" : "+x"(acc) : "x"(products));
+    return acc;
+}
+
+/* Lane r of column c of the result is lane c of rows[r]. */
+MF_INLINE void mf_transpose_avx2(const __m256i rows[8], __m256i columns[8])
+{
+    __m256i pairs[8], fours[8];
+    MF_UNROLL(4)
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm256_unpacklo_epi32(rows[i], rows[i + 1]);
+        pairs[i + 1] = _mm256_unpackhi_epi32(rows[i], rows[i + 1]);
+    }
+    MF_UNROLL(2)
+    for (int i = 0; i < 8; i += 4) {
+        fours[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
+        fours[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+        fours[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+    }
+    MF_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        columns[i] = _mm256_permute2x128_si256(fours[i], fours[4 + i], 0x20);
+        columns[4 + i] = _mm256_permute2x128_si256(fours[i], fours[4 + i], 0x31);
+    }
+}
+
 MF_INLINE float mf_sum_lanes_avx2(const __m256 acc[MF_CHAINS_AVX2])
 {
     __m256 v = _mm256_add_ps(_mm256_add_ps(acc[0], acc[1]), _mm256_add_ps(acc[2], acc[3]));

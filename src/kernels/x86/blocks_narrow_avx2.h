@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Weights of up to 6 bits, for blocks_avx2.c, AVX2. The integers of a scale's columns are added up
+ * before they become a float, those of four rows together, so that blocks_many_avx2.h, where lanes
+ * are tokens, comes to the same bits.
+ *
+ * Four rows share accumulators, a chain in each lane. Scales of 32 columns: one, row r in lane r of
+ * either half; the lower half has the blocks 0 to 3 of a span, the higher one 4 to 7. Of 16: two,
+ * of two rows each; of a row's two lanes one has the first 16 columns of a block, one the last.
+ */
+#ifndef MF_KERNELS_BLOCKS_NARROW_AVX2_H
+#define MF_KERNELS_BLOCKS_NARROW_AVX2_H
+
+/* What `kind`, a constant, has. */
+typedef struct narrow_form {
+    bool has_sixteens, has_min, has_excess;
+    int excess;    /* excess_of */
+    uint32_t bits; /* of the largest weight with that */
+} narrow_form;
+
+MF_INLINE narrow_form form_of(mf_weight_kind kind)
+{
+    return (narrow_form){.has_sixteens = mf_blocks_has_sixteens(kind),
+                         .has_min = mf_blocks_has_min(kind),
+                         .has_excess = excess_of(kind) != NO_EXCESS,
+                         .excess = excess_of(kind),
+                         .bits = bits_of(kind)};
+}
+
+/* Accumulators of four rows. */
+MF_INLINE uint32_t accumulators(const narrow_form *f)
+{
+    return f->has_sixteens ? 2 : 1;
+}
+
+MF_INLINE void sum_narrow_rows(bool has_sixteens, const vec v[2], float out[4])
+{
+    const vec all = has_sixteens ? _mm256_add_ps(_mm256_shuffle_ps(v[0], v[1], 0x88),
+                                                 _mm256_shuffle_ps(v[0], v[1], 0xdd))
+                                 : v[0];
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
+
+/* Four rows' scales, or minima, in the lanes of their sums: of pair b the b-th, or two. */
+typedef struct lane_values {
+    __m256 v[2 * PAIRS];
+} lane_values;
+
+MF_INLINE __m256 load_apart(const float *p)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 8), 1);
+}
+
+MF_INLINE __m256 unpack_pairs(__m256 a, __m256 b, uint32_t which)
+{
+    const __m256d x = _mm256_castps_pd(a), y = _mm256_castps_pd(b);
+    return _mm256_castpd_ps(which == 0 ? _mm256_unpacklo_pd(x, y) : _mm256_unpackhi_pd(x, y));
+}
+
+MF_INLINE void lanes_of(bool has_sixteens, const float *const rows[4], lane_values *out)
+{
+    if (!has_sixteens) {
+        const __m256 r[4] = {_mm256_loadu_ps(rows[0]), _mm256_loadu_ps(rows[1]),
+                             _mm256_loadu_ps(rows[2]), _mm256_loadu_ps(rows[3])};
+        const __m256 low[2] = {_mm256_unpacklo_ps(r[0], r[1]), _mm256_unpacklo_ps(r[2], r[3])};
+        const __m256 high[2] = {_mm256_unpackhi_ps(r[0], r[1]), _mm256_unpackhi_ps(r[2], r[3])};
+        MF_UNROLL(2)
+        for (uint32_t i = 0; i < 2; i++) {
+            out->v[i] = unpack_pairs(low[0], low[1], i);
+            out->v[2 + i] = unpack_pairs(high[0], high[1], i);
+        }
+        return;
+    }
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < 2; i++) { /* two pairs each */
+        __m256 r[4];
+        MF_UNROLL(4)
+        for (uint32_t j = 0; j < 4; j++)
+            r[j] = load_apart(rows[j] + 4 * (size_t)i);
+        MF_UNROLL(2)
+        for (uint32_t j = 0; j < 2; j++) {
+            out->v[4 * i + 2 * j] = unpack_pairs(r[0], r[1], j);
+            out->v[4 * i + 2 * j + 1] = unpack_pairs(r[2], r[3], j);
+        }
+    }
+}
+
+MF_INLINE void scale_lanes(const narrow_form *f, const span_scales *const s[4], lane_values *scales,
+                           lane_values *minima)
+{
+    const float *const scale[4] = {s[0]->scale, s[1]->scale, s[2]->scale, s[3]->scale};
+    const float *const min[4] = {s[0]->min, s[1]->min, s[2]->min, s[3]->min};
+    lanes_of(f->has_sixteens, scale, scales);
+    if (f->has_min)
+        lanes_of(f->has_sixteens, min, minima);
+}
+
+/* Both halves by a digit. */
+MF_INLINE __m256i halves_by_digit(const weights_64 *w, const mf_blocks_span *x, uint32_t b,
+                                  uint32_t d)
+{
+    return _mm256_add_epi16(by_digit(w, x, b, 0, d), by_digit(w, x, b, 1, d));
+}
+
+/* A row's sums of each eight products. */
+MF_INLINE __m256i sum_eights(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
+{
+    const __m256i top = add_pairs(halves_by_digit(w, x, b, 2), 1 << NARROW_BITS);
+    const __m256i sum = _mm256_add_epi32(add_pairs(halves_by_digit(w, x, b, 0), 1),
+                                         add_pairs(halves_by_digit(w, x, b, 1), 1 << NARROW_BITS));
+    return _mm256_add_epi32(sum, _mm256_slli_epi32(top, NARROW_BITS));
+}
+
+/* Four rows' lanes, added up: out[0], or of scales of 16 both. */
+MF_INLINE void add_lanes(bool has_sixteens, const __m256i e[4], __m256i out[2])
+{
+    if (!has_sixteens) {
+        const __m256i a =
+            _mm256_add_epi32(_mm256_unpacklo_epi32(e[0], e[1]), _mm256_unpackhi_epi32(e[0], e[1]));
+        const __m256i b =
+            _mm256_add_epi32(_mm256_unpacklo_epi32(e[2], e[3]), _mm256_unpackhi_epi32(e[2], e[3]));
+        out[0] = _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+        return;
+    }
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < 2; i++) {
+        const __m256 a = _mm256_castsi256_ps(e[2 * i]), b = _mm256_castsi256_ps(e[2 * i + 1]);
+        out[i] = _mm256_add_epi32(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)),
+                                  _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd)));
+    }
+}
+
+/* Four rows' pair b of a span by a token. */
+MF_INLINE void add_pair(const narrow_form *f, const __m256i eights[4], const lane_values *scales,
+                        const lane_values *minima, const mf_blocks_span *x, uint32_t b,
+                        __m256 sums[2])
+{
+    const uint32_t n = accumulators(f);
+    __m256i lanes[2];
+    add_lanes(f->has_sixteens, eights, lanes);
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < n; i++) {
+        if (f->has_excess)
+            lanes[i] = _mm256_sub_epi32(lanes[i], excess_in(f->excess, x, b));
+        sums[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(lanes[i]), scales->v[n * b + i], sums[i]);
+        if (f->has_min)
+            sums[i] =
+                _mm256_fmadd_ps(_mm256_loadu_ps(x->pairs.totals[b]), minima->v[n * b + i], sums[i]);
+    }
+}
+
+/* A span's sums into the accumulators, `apart` from each other. */
+MF_INLINE void add_sums(const narrow_form *f, const __m256 sums[2], const mf_blocks_span *x,
+                        vec *acc, size_t apart)
+{
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < accumulators(f); i++)
+        acc[i * apart] = _mm256_fmadd_ps(sums[i], _mm256_set1_ps(x->units[0]), acc[i * apart]);
+}
+
+/* Four rows' spans as they are stored, by a token. */
+MF_INLINE void add_narrow_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
+                               const unsigned char *const v[4], const unsigned char *const s[4],
+                               const mf_blocks_span *x, vec acc[2])
+{
+    const narrow_form f = form_of(kind);
+    span_scales row_scales[4];
+    lane_values scales, minima;
+    __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    MF_UNROLL(4)
+    for (uint32_t r = 0; r < 4; r++)
+        scales_of(kind, v[r], s[r], w, &row_scales[r]);
+    const span_scales *const rows[4] = {&row_scales[0], &row_scales[1], &row_scales[2],
+                                        &row_scales[3]};
+    scale_lanes(&f, rows, &scales, &minima);
+    MF_UNROLL(4)
+    for (uint32_t b = 0; b < PAIRS; b++) {
+        __m256i eights[4];
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++) {
+            const weights_64 weights = pair_weights(kind, t, v[r], b);
+            eights[r] = sum_eights(&weights, x, b);
+        }
+        add_pair(&f, eights, &scales, &minima, x, b, sums);
+    }
+    add_sums(&f, sums, x, acc, 1);
+}
+
+/* The same, unpacked. */
+MF_INLINE void add_unpacked(const narrow_form *f, const unpacked_span *w, const lane_values *scales,
+                            const lane_values *minima, const mf_blocks_span *x, vec *acc,
+                            size_t apart)
+{
+    __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    MF_ROLLED
+    for (uint32_t b = 0; b < PAIRS; b++) {
+        __m256i eights[4];
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < 4; r++)
+            eights[r] = sum_eights(&w[r].weights[b], x, b);
+        add_pair(f, eights, scales, minima, x, b, sums);
+    }
+    add_sums(f, sums, x, acc, apart);
+}
+
+#endif
