@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Weights of up to 6 bits, for blocks_avx2.c, AVX2. The integers of a scale's columns are added up
- * before they become a float, those of four rows together, so that blocks_many_avx2.h, where lanes
- * are tokens, comes to the same bits.
+ * One token, or few, by formats of blocks, for blocks_span_avx2.h. The integers of a scale's
+ * columns are added up before they become a float, those of four rows together, so that
+ * blocks_many_avx2.h, where lanes are tokens, comes to the same bits.
  *
  * Four rows share accumulators, a chain in each lane. Scales of 32 columns: one, row r in lane r of
  * either half; the lower half has the blocks 0 to 3 of a span, the higher one 4 to 7. Of 16: two,
@@ -11,24 +11,10 @@
 #ifndef MF_KERNELS_BLOCKS_NARROW_AVX2_H
 #define MF_KERNELS_BLOCKS_NARROW_AVX2_H
 
-/* What `kind`, a constant, has. */
-typedef struct narrow_form {
-    bool has_sixteens, has_min, has_excess;
-    int excess;    /* excess_of */
-    uint32_t bits; /* of the largest weight with that */
-} narrow_form;
-
-MF_INLINE narrow_form form_of(mf_weight_kind kind)
-{
-    return (narrow_form){.has_sixteens = mf_blocks_has_sixteens(kind),
-                         .has_min = mf_blocks_has_min(kind),
-                         .has_excess = excess_of(kind) != NO_EXCESS,
-                         .excess = excess_of(kind),
-                         .bits = bits_of(kind)};
-}
+#include "kernels/x86/blocks_sizes_avx2.h"
 
 /* Accumulators of four rows. */
-MF_INLINE uint32_t accumulators(const narrow_form *f)
+MF_INLINE uint32_t accumulators(const blocks_form *f)
 {
     return f->has_sixteens ? 2 : 1;
 }
@@ -85,7 +71,7 @@ MF_INLINE void lanes_of(bool has_sixteens, const float *const rows[4], lane_valu
     }
 }
 
-MF_INLINE void scale_lanes(const narrow_form *f, const span_scales *const s[4], lane_values *scales,
+MF_INLINE void scale_lanes(const blocks_form *f, const span_scales *const s[4], lane_values *scales,
                            lane_values *minima)
 {
     const float *const scale[4] = {s[0]->scale, s[1]->scale, s[2]->scale, s[3]->scale};
@@ -93,22 +79,6 @@ MF_INLINE void scale_lanes(const narrow_form *f, const span_scales *const s[4], 
     lanes_of(f->has_sixteens, scale, scales);
     if (f->has_min)
         lanes_of(f->has_sixteens, min, minima);
-}
-
-/* Both halves by a digit. */
-MF_INLINE __m256i halves_by_digit(const weights_64 *w, const mf_blocks_span *x, uint32_t b,
-                                  uint32_t d)
-{
-    return _mm256_add_epi16(by_digit(w, x, b, 0, d), by_digit(w, x, b, 1, d));
-}
-
-/* A row's sums of each eight products. */
-MF_INLINE __m256i sum_eights(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
-{
-    const __m256i top = add_pairs(halves_by_digit(w, x, b, 2), 1 << NARROW_BITS);
-    const __m256i sum = _mm256_add_epi32(add_pairs(halves_by_digit(w, x, b, 0), 1),
-                                         add_pairs(halves_by_digit(w, x, b, 1), 1 << NARROW_BITS));
-    return _mm256_add_epi32(sum, _mm256_slli_epi32(top, NARROW_BITS));
 }
 
 /* Four rows' lanes, added up: out[0], or of scales of 16 both. */
@@ -130,19 +100,38 @@ MF_INLINE void add_lanes(bool has_sixteens, const __m256i e[4], __m256i out[2])
     }
 }
 
+/* Sums as floats, without what weights that are above what they mean have added: those of the
+ * activations. */
+MF_INLINE __m256 mean_of(const blocks_form *f, digit_sums s, digit_sums x)
+{
+    if (f->has_excess)
+        s.low = _mm256_sub_epi32(s.low, _mm256_slli_epi32(x.low, f->excess));
+    if (!f->has_high)
+        return _mm256_cvtepi32_ps(s.low);
+    s.high = _mm256_sub_epi32(s.high, _mm256_slli_epi32(x.high, f->excess));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(s.high), _mm256_set1_ps(1 << (2 * DIGIT_BITS)),
+                           _mm256_cvtepi32_ps(s.low));
+}
+
 /* Four rows' pair b of a span by a token. */
-MF_INLINE void add_pair(const narrow_form *f, const __m256i eights[4], const lane_values *scales,
+MF_INLINE void add_pair(const blocks_form *f, const digit_sums eights[4], const lane_values *scales,
                         const lane_values *minima, const mf_blocks_span *x, uint32_t b,
                         __m256 sums[2])
 {
     const uint32_t n = accumulators(f);
-    __m256i lanes[2];
-    add_lanes(f->has_sixteens, eights, lanes);
+    const __m256i low[4] = {eights[0].low, eights[1].low, eights[2].low, eights[3].low};
+    const __m256i high[4] = {eights[0].high, eights[1].high, eights[2].high, eights[3].high};
+    __m256i lanes[2], high_lanes[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    add_lanes(f->has_sixteens, low, lanes);
+    if (f->has_high)
+        add_lanes(f->has_sixteens, high, high_lanes);
     MF_UNROLL(2)
     for (uint32_t i = 0; i < n; i++) {
-        if (f->has_excess)
-            lanes[i] = _mm256_sub_epi32(lanes[i], excess_in(f->excess, x, b));
-        sums[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(lanes[i]), scales->v[n * b + i], sums[i]);
+        const __m256i own = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.sums[b]);
+        const __m256i highs = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.highs[b]);
+        const __m256 sum =
+            mean_of(f, (digit_sums){lanes[i], high_lanes[i]}, (digit_sums){own, highs});
+        sums[i] = _mm256_fmadd_ps(sum, scales->v[n * b + i], sums[i]);
         if (f->has_min)
             sums[i] =
                 _mm256_fmadd_ps(_mm256_loadu_ps(x->pairs.totals[b]), minima->v[n * b + i], sums[i]);
@@ -150,7 +139,7 @@ MF_INLINE void add_pair(const narrow_form *f, const __m256i eights[4], const lan
 }
 
 /* A span's sums into the accumulators, `apart` from each other. */
-MF_INLINE void add_sums(const narrow_form *f, const __m256 sums[2], const mf_blocks_span *x,
+MF_INLINE void add_sums(const blocks_form *f, const __m256 sums[2], const mf_blocks_span *x,
                         vec *acc, size_t apart)
 {
     MF_UNROLL(2)
@@ -163,7 +152,7 @@ MF_INLINE void add_narrow_span(mf_weight_kind kind, const span_tables *t, const 
                                const unsigned char *const v[4], const unsigned char *const s[4],
                                const mf_blocks_span *x, vec acc[2])
 {
-    const narrow_form f = form_of(kind);
+    const blocks_form f = form_of(kind);
     span_scales row_scales[4];
     lane_values scales, minima;
     __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
@@ -175,11 +164,11 @@ MF_INLINE void add_narrow_span(mf_weight_kind kind, const span_tables *t, const 
     scale_lanes(&f, rows, &scales, &minima);
     MF_UNROLL(4)
     for (uint32_t b = 0; b < PAIRS; b++) {
-        __m256i eights[4];
+        digit_sums eights[4];
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
             const weights_64 weights = pair_weights(kind, t, v[r], b);
-            eights[r] = sum_eights(&weights, x, b);
+            eights[r] = sum_eights(&f, &weights, x, b);
         }
         add_pair(&f, eights, &scales, &minima, x, b, sums);
     }
@@ -187,17 +176,17 @@ MF_INLINE void add_narrow_span(mf_weight_kind kind, const span_tables *t, const 
 }
 
 /* The same, unpacked. */
-MF_INLINE void add_unpacked(const narrow_form *f, const unpacked_span *w, const lane_values *scales,
+MF_INLINE void add_unpacked(const blocks_form *f, const unpacked_span *w, const lane_values *scales,
                             const lane_values *minima, const mf_blocks_span *x, vec *acc,
                             size_t apart)
 {
     __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     MF_ROLLED
     for (uint32_t b = 0; b < PAIRS; b++) {
-        __m256i eights[4];
+        digit_sums eights[4];
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++)
-            eights[r] = sum_eights(&w[r].weights[b], x, b);
+            eights[r] = sum_eights(f, &w[r].weights[b], x, b);
         add_pair(f, eights, scales, minima, x, b, sums);
     }
     add_sums(f, sums, x, acc, apart);

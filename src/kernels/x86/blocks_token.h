@@ -36,7 +36,10 @@ typedef struct mf_blocks_span {
         struct {
             signed char digits[4][2][3][32]; /* of two times 32 columns the halves */
             int32_t sums[4][8];              /* of the integers that a lane of sums stands for */
-            float totals[4][8];              /* the same */
+            union {
+                float totals[4][8];  /* the same */
+                int32_t highs[4][8]; /* by the highest digit alone, which sums are without */
+            };
         } pairs;
         signed char chunks[8][3][32]; /* 32 columns at once, the lowest digit first */
     };

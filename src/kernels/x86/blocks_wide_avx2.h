@@ -6,7 +6,7 @@
 #ifndef MF_KERNELS_BLOCKS_WIDE_AVX2_H
 #define MF_KERNELS_BLOCKS_WIDE_AVX2_H
 
-#include "kernels/x86/blocks_grids.h"
+#include "kernels/x86/blocks_span_avx2.h"
 
 MF_INLINE void sum_wide_rows(const vec v[4], float out[4])
 {
@@ -39,7 +39,8 @@ MF_INLINE __m256i sum_wide(const weights_64 *w, const mf_blocks_span *x, uint32_
         const __m256i high = add_pairs(by_digit(w, x, b, half, 2), 1 << (2 * WIDE_BITS));
         sum = _mm256_add_epi32(sum, _mm256_add_epi32(low, high));
     }
-    return _mm256_sub_epi32(sum, excess_in(7, x, b));
+    const __m256i own = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.sums[b]);
+    return _mm256_sub_epi32(sum, _mm256_slli_epi32(own, excess_of(MF_WEIGHT_INT8)));
 }
 
 /* Four rows' spans as they are stored, by a token. */
@@ -67,27 +68,6 @@ MF_INLINE void add_wide_span(mf_weight_kind kind, const span_tables *t, const mf
     for (uint32_t r = 0; r < 4; r++)
         acc[r] = _mm256_fmadd_ps(sums[r], _mm256_set1_ps(x->units[0]), acc[r]);
 }
-
-MF_INLINE void unpack_grid_of(mf_weight_kind kind, const unsigned char *v, unpacked_span *out)
-{
-    __m256 scales[2];
-    grid_scales(kind, v, scales);
-    _mm256_storeu_ps(out->scales.scale, scales[0]);
-    _mm256_storeu_ps(out->scales.scale + 8, scales[1]);
-    MF_ROLLED
-    for (uint32_t b = 0; b < PAIRS; b++) {
-        const __m256i low = grid_weights(kind, v, b), high = grid_weights(kind, v, b + PAIRS);
-        const __m256i first = _mm256_permute2x128_si256(low, high, 0x20);
-        const __m256i last = _mm256_permute2x128_si256(low, high, 0x31);
-        out->weights[b] = raise_bytes(mf_blocks_has_sixteens(kind) ? in_eights(first, last)
-                                                                   : (weights_64){{first, last}});
-    }
-}
-
-/* A span of codebooks: as long as the products by it, so that a call does not matter. */
-__attribute__((noinline)) static void unpack_grid(mf_weight_kind kind, const unsigned char *v,
-                                                  unpacked_span *out){
-    GRID_SWITCH(unpack_grid_of, kind, v, out)}
 
 /* An unpacked span of a row by n, a constant, tokens. */
 MF_INLINE void add_wide_row(bool has_sixteens, uint32_t n, const unpacked_span *w,

@@ -32,13 +32,15 @@ static const mf_fixed_kernels fixed_vnni = {mf_fixed_prepare_avx2, mf_fixed_matm
                                             mf_fixed_scratch_bytes_avx_vnni, mf_token_bytes_x86};
 static const mf_fixed_kernels blocks = {mf_blocks_prepare_avx2, mf_blocks_matmul_avx2,
                                         mf_blocks_scratch_bytes_avx2, mf_token_bytes_x86};
+static const mf_fixed_kernels blocks_vnni = {mf_blocks_prepare_avx_vnni, mf_blocks_matmul_avx_vnni,
+                                             mf_blocks_scratch_bytes_avx_vnni, mf_token_bytes_x86};
 
 /* How a matrix is multiplied by prepared tokens; NULL if it is not. With VNNI affine weights of all
  * bits are, without it those of up to 4. */
 static const mf_fixed_kernels *prepared_kernels(bool has_vnni, const mf_matrix *w)
 {
     if (mf_is_blocks(w))
-        return &blocks;
+        return has_vnni ? &blocks_vnni : &blocks;
     if (has_vnni)
         return mf_is_fixed(w) ? &fixed_vnni : NULL;
     return mf_is_fixed_narrow(w) ? &fixed_narrow : NULL;
