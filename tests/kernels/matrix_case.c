@@ -392,6 +392,24 @@ static bool has_lane_units(mf_cpu_tier tier)
            tier == MF_CPU_AVX512_AMX_BF16;
 }
 
+/* Whether the tier's activations beside such weights have 21 bits, of each 32 columns: those by
+ * instructions whose products of bytes have 16. */
+static bool has_small_digits(mf_cpu_tier tier, mf_weight_kind kind)
+{
+    if (tier != MF_CPU_AVX2 && tier != MF_CPU_AVX512_BW)
+        return false;
+    switch (kind) {
+    case MF_WEIGHT_INT8:
+    case MF_WEIGHT_GGUF_Q8_0:
+    case MF_WEIGHT_GGUF_IQ4_NL:
+    case MF_WEIGHT_GGUF_IQ4_XS:
+        return true;
+    default:
+        return (kind >= MF_WEIGHT_GGUF_IQ1_S && kind <= MF_WEIGHT_GGUF_IQ3_S) ||
+               kind == MF_WEIGHT_GGUF_TQ1_0 || kind == MF_WEIGHT_GGUF_TQ2_0;
+    }
+}
+
 static int by_size(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -414,7 +432,9 @@ static double lane_reach(const float *x, uint32_t n)
 double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float *x, uint32_t row)
 {
     const bool has_lanes = c->w.shape.kind != MF_WEIGHT_AFFINE && has_lane_units(k->tier);
-    const uint32_t n = c->w.shape.n_cols, group = c->w.shape.kind == MF_WEIGHT_AFFINE ? 64 : 256;
+    const bool is_small = has_small_digits(k->tier, c->w.shape.kind);
+    const uint32_t n = c->w.shape.n_cols;
+    const uint32_t group = is_small ? 32 : c->w.shape.kind == MF_WEIGHT_AFFINE ? 64 : 256;
     const double *w = c->values + (size_t)row * n;
     double bound = 0.0;
     if (k->token_bytes(&c->w) == 0)
@@ -427,7 +447,7 @@ double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float 
             if (has_lanes && i % 32 == 0)
                 largest = fmax(largest, lane_reach(x + i, n - i));
         }
-        bound += largest * size * 0x1p-23;
+        bound += largest * size * (is_small ? 0x1p-21 : 0x1p-23); /* half a unit */
     }
     return bound;
 }

@@ -3,7 +3,8 @@
  * Formats of blocks in fixed point, AVX2. One instruction multiplies unsigned weights by digits and
  * adds the products in pairs, which 16 bits hold: of weights of up to 6 bits, by digits of 8, even
  * two of these sums (4 * 63 * 128); of wide ones, by digits of 7 bits, one (2 * 255 * 64):
- * blocks_wide_avx2.h. So activations have 23 bits beside the former, and 21 beside the latter.
+ * blocks_wide_avx2.h. So activations have 23 bits beside the former, with a unit for 256 columns,
+ * and 21 beside the latter, with one for 32.
  */
 #include "kernels/x86/blocks_avx2.h"
 
@@ -80,7 +81,8 @@ MF_INLINE digit_sums sum_columns(const blocks_form *f, uint32_t n, const unpacke
     return (digit_sums){sum, sum};
 }
 
-/* Sums beside wide weights: of the columns whose digits are in a lane of either half. */
+/* Sums beside wide weights: of the columns whose digits are in a lane of either half, times how far
+ * weights are above what they mean. */
 static void store_wide_sums(bool has_sixteens, const int32_t v[32], mf_blocks_span *span,
                             uint32_t b)
 {
@@ -90,7 +92,8 @@ static void store_wide_sums(bool has_sixteens, const int32_t v[32], mf_blocks_sp
         uint32_t sum = 0;
         for (uint32_t i = 0; i < 4; i++)
             sum += (uint32_t)low[i] + (uint32_t)high[i];
-        span->pairs.sums[b % PAIRS][b / PAIRS * 4 + l] = (int32_t)sum;
+        span->pairs.sums[b % PAIRS][b / PAIRS * 4 + l] =
+            (int32_t)(sum << excess_of(MF_WEIGHT_INT8));
     }
 }
 

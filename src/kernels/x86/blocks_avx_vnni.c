@@ -8,7 +8,7 @@
 #include "kernels/x86/blocks_sizes_avx2.h"
 
 enum { WIDE_APART = 0, WIDE_BITS = DIGIT_BITS };
-#define WIDE_LIMIT MF_FIXED_LIMIT
+#define WIDE_LIMIT MF_FIXED_LIMIT /* not used */
 
 /* acc + the sums of each lane's four products of unsigned by signed bytes. By hand, as gcc 12
  * copies and stores the intrinsic's accumulators at each use. */

@@ -4,7 +4,9 @@
  * activations of three digits of a byte. Of a tier's own are, and come first, what multiplies
  * bytes, and how it goes by wide weights (mf_blocks_is_wide):
  *
- *   WIDE_BITS, WIDE_LIMIT     bits of a digit beside them; the largest activation as an integer
+ *   WIDE_APART                whether those have products of their own, by digits of
+ *   WIDE_BITS, WIDE_LIMIT     so many bits, of activations as integers up to this, with a unit for
+ *                             each 32 columns
  *   store_wide_sums()         what they are to have of a token beside digits
  *   sum_eights(), sum_columns()   integers of blocks_narrow_avx2.h and blocks_many_avx2.h
  *   sum_four(), add_span(), add_rows()   as blocks_product.h has them; after those two
@@ -19,11 +21,11 @@
 
 /* ------------------------------------------------------------------------------- activations -- */
 
-/* The largest magnitude of a span; NaN if there is one. */
-static float largest(const float *x)
+/* The largest magnitude of n values, a multiple of 8; NaN if there is one. */
+MF_INLINE float largest(const float *x, uint32_t n)
 {
     __m256i max = _mm256_setzero_si256();
-    for (uint32_t i = 0; i < MF_SPAN; i += 8) {
+    for (uint32_t i = 0; i < n; i += 8) {
         const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(x + i));
         max = _mm256_max_epu32(max, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
     }
@@ -98,19 +100,31 @@ MF_INLINE void prepare_block(mf_weight_kind kind, pair_order order, const float 
     }
 }
 
-/* Activations that are not finite get a unit that is not, and integers that stand for nothing. */
+/* What one of n activations' integers counts. Where they are not finite that is not, and the integers
+ * stand for nothing. */
+MF_INLINE float unit_of(float limit, const float *x, uint32_t n, __m256 *per_unit)
+{
+    const float smallest = MF_FIXED_SMALLEST * (limit / MF_FIXED_LIMIT); /* the same unit */
+    const float max = largest(x, n), size = max < smallest ? smallest : max;
+    *per_unit = _mm256_set1_ps(max < INFINITY ? limit / size : 0.0f);
+    return size / limit;
+}
+
 MF_INLINE void prepare_span(mf_weight_kind kind, pair_order order, const float *x,
                             mf_blocks_span *span)
 {
-    const float limit = mf_blocks_is_wide(kind) ? WIDE_LIMIT : MF_FIXED_LIMIT;
-    const float smallest = MF_FIXED_SMALLEST * (limit / MF_FIXED_LIMIT); /* the same unit */
-    float max = largest(x);
-    const bool is_finite = max < INFINITY;
-    max = max < smallest ? smallest : max;
-    const __m256 per_unit = _mm256_set1_ps(is_finite ? limit / max : 0.0f);
+    __m256 per_unit;
+    if (WIDE_APART && mf_blocks_is_wide(kind)) {
+        for (uint32_t b = 0; b < 2 * PAIRS; b++) {
+            const float unit = unit_of(WIDE_LIMIT, x + (size_t)b * 32, 32, &per_unit);
+            prepare_block(kind, order, x + (size_t)b * 32, per_unit, span, b);
+            _mm_storeu_ps(span->pairs.units[b % PAIRS] + b / PAIRS * 4, _mm_set1_ps(unit));
+        }
+        return;
+    }
+    span->units[0] = unit_of(MF_FIXED_LIMIT, x, MF_SPAN, &per_unit);
     for (uint32_t b = 0; b < 2 * PAIRS; b++)
         prepare_block(kind, order, x + (size_t)b * 32, per_unit, span, b);
-    span->units[0] = max / limit;
 }
 
 /* An order is a constant, a kind need not be. */

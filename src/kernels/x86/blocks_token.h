@@ -39,6 +39,7 @@ typedef struct mf_blocks_span {
             union {
                 float totals[4][8];  /* the same */
                 int32_t highs[4][8]; /* by the highest digit alone, which sums are without */
+                float units[4][8];   /* of the lanes, where blocks have units of their own */
             };
         } pairs;
         signed char chunks[8][3][32]; /* 32 columns at once, the lowest digit first */

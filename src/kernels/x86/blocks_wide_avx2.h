@@ -20,16 +20,15 @@ enum { WIDE_TILE = 2 /* tokens */ };
 /* The scales of a pair's lanes. */
 MF_INLINE __m256 wide_scales(bool has_sixteens, const span_scales *s, uint32_t b)
 {
-    const float *scale = s->scale;
     if (!has_sixteens)
-        return _mm256_blend_ps(_mm256_broadcast_ss(scale + b), _mm256_broadcast_ss(scale + b + 4),
-                               0xf0);
-    const __m256 two_pairs = load_apart(scale + b / 2 * 4);
-    return b % 2 == 0 ? _mm256_permute_ps(two_pairs, 0x50) : _mm256_permute_ps(two_pairs, 0xfa);
+        return _mm256_permutevar_ps(_mm256_loadu_ps(s->scale), _mm256_set1_epi32((int)b));
+    const int i = (int)(b % 2) * 2;
+    return _mm256_permutevar_ps(load_apart(s->scale + b / 2 * 4),
+                                _mm256_setr_epi32(i, i, i + 1, i + 1, i, i, i + 1, i + 1));
 }
 
-/* The sums of each eight products, of what the weights mean. */
-MF_INLINE __m256i sum_wide(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
+/* The sums of each eight products. */
+MF_INLINE __m256 sum_wide(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
 {
     __m256i sum = _mm256_setzero_si256();
     MF_UNROLL(2)
@@ -40,7 +39,8 @@ MF_INLINE __m256i sum_wide(const weights_64 *w, const mf_blocks_span *x, uint32_
         sum = _mm256_add_epi32(sum, _mm256_add_epi32(low, high));
     }
     const __m256i own = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.sums[b]);
-    return _mm256_sub_epi32(sum, _mm256_slli_epi32(own, excess_of(MF_WEIGHT_INT8)));
+    sum = _mm256_sub_epi32(sum, own);
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_loadu_ps(x->pairs.units[b]));
 }
 
 /* Four rows' spans as they are stored, by a token. */
@@ -60,38 +60,45 @@ MF_INLINE void add_wide_span(mf_weight_kind kind, const span_tables *t, const mf
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
             const weights_64 weights = pair_weights(kind, t, v[r], b);
-            sums[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum_wide(&weights, x, b)),
-                                      wide_scales(false, &scales[r], b), sums[r]);
+            sums[r] = _mm256_fmadd_ps(sum_wide(&weights, x, b), wide_scales(false, &scales[r], b),
+                                      sums[r]);
         }
     }
     MF_UNROLL(4)
     for (uint32_t r = 0; r < 4; r++)
-        acc[r] = _mm256_fmadd_ps(sums[r], _mm256_set1_ps(x->units[0]), acc[r]);
+        acc[r] = _mm256_add_ps(acc[r], sums[r]);
 }
 
-/* An unpacked span of a row by n, a constant, tokens. */
-MF_INLINE void add_wide_row(bool has_sixteens, uint32_t n, const unpacked_span *w,
-                            const unsigned char *tokens, size_t token_bytes, vec *acc)
+/* Unpacked spans of n_rows rows by n tokens, both constants. */
+MF_INLINE void add_wide_tile(bool has_sixteens, uint32_t n_rows, uint32_t n, const unpacked_span *w,
+                             const unsigned char *tokens, size_t token_bytes, vec *acc)
 {
     const mf_blocks_span *x[WIDE_TILE];
-    __m256 sums[WIDE_TILE];
-    MF_UNROLL(4)
+    __m256 sums[WIDE_TILE][SET];
+    MF_UNROLL(2)
     for (uint32_t t = 0; t < n; t++) {
         x[t] = (const void *)(tokens + t * token_bytes);
-        sums[t] = _mm256_setzero_ps();
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < n_rows; r++)
+            sums[t][r] = _mm256_setzero_ps();
     }
     MF_ROLLED
     for (uint32_t b = 0; b < PAIRS; b++) {
-        const weights_64 weights = w->weights[b];
-        const __m256 scales = wide_scales(has_sixteens, &w->scales, b);
         MF_UNROLL(4)
-        for (uint32_t t = 0; t < n; t++)
-            sums[t] =
-                _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum_wide(&weights, x[t], b)), scales, sums[t]);
+        for (uint32_t r = 0; r < n_rows; r++) {
+            const __m256 scales = wide_scales(has_sixteens, &w[r].scales, b);
+            MF_UNROLL(2)
+            for (uint32_t t = 0; t < n; t++)
+                sums[t][r] = _mm256_fmadd_ps(sum_wide(&w[r].weights[b], x[t], b), scales,
+                                             sums[t][r]);
+        }
     }
-    MF_UNROLL(4)
-    for (uint32_t t = 0; t < n; t++)
-        acc[t] = _mm256_fmadd_ps(sums[t], _mm256_set1_ps(x[t]->units[0]), acc[t]);
+    MF_UNROLL(2)
+    for (uint32_t t = 0; t < n; t++) {
+        MF_UNROLL(4)
+        for (uint32_t r = 0; r < n_rows; r++)
+            acc[r * GROUP + t] = _mm256_add_ps(acc[r * GROUP + t], sums[t][r]);
+    }
 }
 
 /* A span of codebooks of four rows by a token. */
@@ -102,9 +109,9 @@ static void add_grid_span(mf_weight_kind kind, const unsigned char *const v[4],
         unpacked_span row;
         unpack_grid(kind, v[r], &row);
         if (mf_blocks_has_sixteens(kind))
-            add_wide_row(true, 1, &row, (const void *)x, 0, &acc[r]);
+            add_wide_tile(true, 1, 1, &row, (const void *)x, 0, &acc[r]);
         else
-            add_wide_row(false, 1, &row, (const void *)x, 0, &acc[r]);
+            add_wide_tile(false, 1, 1, &row, (const void *)x, 0, &acc[r]);
     }
 }
 
@@ -114,13 +121,11 @@ MF_INLINE void add_wide_rows(bool has_sixteens, const unpacked_span *w, const gr
 {
     uint32_t t = 0;
     for (; t + WIDE_TILE <= x->n; t += WIDE_TILE)
-        for (uint32_t r = 0; r < SET; r++)
-            add_wide_row(has_sixteens, WIDE_TILE, &w[r], x->tokens + t * x->token_bytes,
-                         x->token_bytes, acc + r * GROUP + t);
+        add_wide_tile(has_sixteens, SET, WIDE_TILE, w, x->tokens + t * x->token_bytes,
+                      x->token_bytes, acc + t);
     for (; t < x->n; t++)
-        for (uint32_t r = 0; r < SET; r++)
-            add_wide_row(has_sixteens, 1, &w[r], x->tokens + t * x->token_bytes, x->token_bytes,
-                         acc + r * GROUP + t);
+        add_wide_tile(has_sixteens, SET, 1, w, x->tokens + t * x->token_bytes, x->token_bytes,
+                      acc + t);
 }
 
 __attribute__((noinline)) static void add_wide(const unpacked_span *w, const group_tokens *x,
