@@ -22,6 +22,10 @@ for type in "$@"; do
     # llama.cpp scores the second halves of whole windows: tokens 257 to 512 of each
     theirs=$("$llama" -m "$work/$type.gguf" -f "$text" -c 512 2>&1 |
         sed -n 's/.*Final estimate: PPL = \([0-9.]*\).*/\1/p')
+    [ -n "$theirs" ] || {
+        echo "check_gguf: $llama printed no perplexity of $type" >&2
+        exit 1
+    }
     ours=$("${MOEFLUX:-build/moeflux}" perplexity "$work/$type.gguf" "$text" --ctx 512 --tokens 4608 \
         --skip 257 | sed -n 's/^perplexity *//p')
     echo "$type: moeflux $ours, llama.cpp $theirs"

@@ -51,6 +51,12 @@ def golden_of(path):
     return tokens, np.frombuffer(data, np.float32, n * vocab, at).reshape(n, vocab)
 
 
+@llama_cpp.llama_log_callback
+def say_errors(level, text, user):
+    if level == 4:
+        sys.stderr.write(text.decode(errors="replace"))
+
+
 def llama_logits(path, tokens, n_vocab):
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = 0
@@ -98,11 +104,6 @@ def main():
     goldens.torch.set_num_threads(1)
     goldens.transformers.logging.set_verbosity_error()
     names = args.cases or [n for n in goldens.CASES if OTHERS.get(n, ()) is not None]
-
-    @llama_cpp.llama_log_callback
-    def say_errors(level, text, user):
-        if level == 4:
-            sys.stderr.write(text.decode(errors="replace"))
 
     llama_cpp.llama_log_set(say_errors, None)
     llama_cpp.llama_backend_init()

@@ -224,7 +224,17 @@ def is_qwen(case):
     return case["family"] in (*plain.ALL_Q35, NEXT)
 
 
-def read_gguf(path, c):
+def weights_of(t, factor):
+    """A tensor's values as PyPI's gguf dequantises them; factor: None, or what stands beside NVFP4."""
+    value = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32).reshape(shape_of(t))
+    return value if factor is None else value * (factor.reshape(-1, 1, 1) if value.ndim == 3 else factor)
+
+
+def shape_of(t):
+    return [int(n) for n in reversed(t.shape)]
+
+
+def read_gguf(path, c, values_of):
     """float32 tensors by the names that the converter took them from, without "model."."""
     of_layer = {v: k for k, v in OF_LAYER.items()} | {"ffn_norm.weight": "post_attention_layernorm.weight"}
     of_layer |= {"attn_q_norm.weight": "self_attn.q_norm.weight", "attn_k_norm.weight": "self_attn.k_norm.weight"}
@@ -241,11 +251,10 @@ def read_gguf(path, c):
     for t in stored:
         if t.name.endswith((".scale", ".input_scale")):
             continue
-        is_table = t.tensor_type == Q.I32
-        value = t.data.astype(np.int64) if is_table else gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
-        value = value.reshape([int(n) for n in reversed(t.shape)])
-        if (factor := factors.get(t.name.removesuffix(".weight"))) is not None:
-            value = value * (factor.reshape(-1, 1, 1) if value.ndim == 3 else factor)
+        if t.tensor_type == Q.I32:
+            value = t.data.astype(np.int64).reshape(shape_of(t))
+        else:
+            value = values_of(t, factors.get(t.name.removesuffix(".weight")))
         if t.name.startswith("blk."):
             _, layer, rest = t.name.split(".", 2)
             out[f"layers.{layer}.{of_layer[rest]}"] = value
@@ -330,9 +339,10 @@ def join_layer(t, c):
     return join_llama4(t) if c["model_type"] == "llama4" else t
 
 
-def module_state(path, c):
+def module_state(path, c, values_of=weights_of):
+    """What values_of makes of the file's tensors, as transformers has them."""
     layers, out = {}, {}
-    for name, t in read_gguf(path, c).items():
+    for name, t in read_gguf(path, c, values_of).items():
         t = published_value(name, t, c)
         if name.startswith("layers."):
             _, layer, rest = name.split(".", 2)
@@ -404,16 +414,18 @@ def write_text(folder):
         (folder / f"{name}.json").write_text(json.dumps(value))
 
 
+def module_of(case, state):
+    return (plain if is_qwen(case) else module_of_cases(case)).module_of(case, state)
+
+
 def golden_of(case, state, tokens):
-    if is_qwen(case):
-        return plain.golden_of_state(case, state, tokens)
-    hidden, logits, note = evaluate(module_of_cases(case).module_of(case, state), tokens)
+    hidden, logits, note = evaluate(module_of(case, state), tokens)
     if case["family"] == "deepseek_v4" and deepseek_v4.index_margin(case, state, tokens) < deepseek_v4.MIN_INDEX_MARGIN:
         note["router_margin"] = 0.0  # another seed
     return hidden, logits, note
 
 
-def make_case(name, out):
+def make_case(name, out, says=True):
     case, folder = {"form": "hf", "dtype": "F32", **CASES[name]}, out / name
     c = config_of(case)
     for seed in range(1, 200):
@@ -435,7 +447,8 @@ def make_case(name, out):
         raise SystemExit(f"{name}: no seed gives decisive routers and logits")
     note = {"made_by": "tools/make_gguf_goldens.py", "transformers": transformers.__version__, "seed": seed, **facts}
     plain.write_golden(folder / "golden", tokens, hidden, logits, note, None)
-    print(f"{name}: seed {seed}, {path.stat().st_size} bytes")
+    if says:
+        print(f"{name}: seed {seed}, {path.stat().st_size} bytes")
 
 
 def main():

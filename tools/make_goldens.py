@@ -310,13 +310,17 @@ def write_golden(path, tokens, hidden, logits, note, rows):
     forms.write_json(path.with_suffix(".json"), note)
 
 
-def golden_of_state(case, state, tokens):
+def module_of(case, state):
     module = make_module(case)
     missing, surplus = module.load_state_dict(state, strict=False)
     allowed = {"lm_head.weight"} if case["config"]["tie_word_embeddings"] else set()
     assert set(missing) <= allowed and not surplus, (missing, surplus)
     module.tie_weights()
-    return evaluate(module, tokens)
+    return module
+
+
+def golden_of_state(case, state, tokens):
+    return evaluate(module_of(case, state), tokens)
 
 
 # ---------------------------------------------------------------- forms
