@@ -33,6 +33,16 @@ git -C "$root" ls-files -z --cached --others --exclude-standard |
 git -C "$root" rev-parse --short=12 HEAD >"$place/COMMIT"
 export SOURCE_DATE_EPOCH
 SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
+# Half of the time goes to kernels, which know nothing of where they lie: where CI's ccache has them, they
+# come from there. All else is compiled.
+if [ -n "${CCACHE_BASEDIR:-}" ]; then
+    cmake -S "$place" -B "$place/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DMF_WERROR=ON \
+        -DMF_TESTS=OFF -DCMAKE_SKIP_INSTALL_ALL_DEPENDENCY=ON -DCMAKE_C_FLAGS="-ffile-prefix-map=$place=." >/dev/null
+    # shellcheck disable=SC2046 # a list of words
+    CCACHE_BASEDIR=$place cmake --build "$place/build" --target \
+        $(cmake --build "$place/build" --target help | sed -n 's/^\(mf_kernels[a-z0-9_]*\): phony$/\1/p') >/dev/null
+    unset CCACHE_BASEDIR
+fi
 sh "$place/tools/build_packages.sh" "$place/build" "$build/packaged"
 said "built"
 if git -C "$root" diff --quiet HEAD; then
