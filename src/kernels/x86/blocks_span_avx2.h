@@ -100,8 +100,8 @@ MF_INLINE void prepare_block(mf_weight_kind kind, pair_order order, const float 
     }
 }
 
-/* What one of n activations' integers counts. Where they are not finite that is not, and the integers
- * stand for nothing. */
+/* What one of n activations' integers counts. Where they are not finite that is not, and the
+ * integers stand for nothing. */
 MF_INLINE float unit_of(float limit, const float *x, uint32_t n, __m256 *per_unit)
 {
     const float smallest = MF_FIXED_SMALLEST * (limit / MF_FIXED_LIMIT); /* the same unit */

@@ -89,8 +89,8 @@ MF_INLINE void add_wide_tile(bool has_sixteens, uint32_t n_rows, uint32_t n, con
             const __m256 scales = wide_scales(has_sixteens, &w[r].scales, b);
             MF_UNROLL(2)
             for (uint32_t t = 0; t < n; t++)
-                sums[t][r] = _mm256_fmadd_ps(sum_wide(&w[r].weights[b], x[t], b), scales,
-                                             sums[t][r]);
+                sums[t][r] =
+                    _mm256_fmadd_ps(sum_wide(&w[r].weights[b], x[t], b), scales, sums[t][r]);
         }
     }
     MF_UNROLL(2)
