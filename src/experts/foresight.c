@@ -408,15 +408,16 @@ static uint32_t list_sweep(mf_foresight *f, uint32_t layer, uint32_t *n_sure)
 {
     const float *shares = f->shares + (size_t)layer * f->n_experts;
     uint32_t n = 0;
-    for (uint32_t e = 0; e < f->n_experts; e++)
-        if (chance_of_none(f, (double)shares[e]) <= 1 - SWEEP_SURE)
-            f->hints[n++] = e;
-    *n_sure = n;
     for (uint32_t e = 0; e < f->n_experts; e++) {
         const double none = chance_of_none(f, (double)shares[e]);
-        if (none > 1 - SWEEP_SURE && none <= 1 - SWEEP_CHANCE)
+        f->is_there[e] = none > 1 - SWEEP_SURE && none <= 1 - SWEEP_CHANCE; /* goes behind */
+        if (none <= 1 - SWEEP_SURE)
             f->hints[n++] = e;
     }
+    *n_sure = n;
+    for (uint32_t e = 0; e < f->n_experts; e++)
+        if (f->is_there[e])
+            f->hints[n++] = e;
     return n;
 }
 
