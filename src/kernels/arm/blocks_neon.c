@@ -66,8 +66,7 @@ void mf_blocks_prepare_neon(const mf_matrix *w, const float *x, void *out)
 
 size_t mf_blocks_scratch_bytes_neon(const mf_matrix *w, uint32_t n_tokens)
 {
-    (void)w;
-    return scratch_bytes(n_tokens);
+    return scratch_bytes(w, n_tokens);
 }
 
 void mf_blocks_matmul_neon(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,

@@ -11,8 +11,7 @@ MF_LANE_OP int32x4_t dot(int32x4_t acc, int8x16_t a, int8x16_t b)
 
 size_t mf_blocks_scratch_bytes_neon_dotprod(const mf_matrix *w, uint32_t n_tokens)
 {
-    (void)w;
-    return scratch_bytes(n_tokens);
+    return scratch_bytes(w, n_tokens);
 }
 
 void mf_blocks_matmul_neon_dotprod(const mf_matrix *w, uint32_t row0, uint32_t row1,

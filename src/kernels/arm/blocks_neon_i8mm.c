@@ -110,12 +110,13 @@ __attribute__((noinline)) static void add_narrow(bool with_min, uint32_t n, cons
 
 #include "kernels/arm/blocks_spans_neon.h"
 
+#include "kernels/x86/blocks_tokens.h"
+
 #include "kernels/x86/blocks_product.h"
 
 size_t mf_blocks_scratch_bytes_neon_i8mm(const mf_matrix *w, uint32_t n_tokens)
 {
-    (void)w;
-    return scratch_bytes(n_tokens);
+    return scratch_bytes(w, n_tokens);
 }
 
 void mf_blocks_matmul_neon_i8mm(const mf_matrix *w, uint32_t row0, uint32_t row1,

@@ -39,13 +39,16 @@ MF_LANE_OP vec zero_vec(void)
     return 0.0f;
 }
 
-MF_LANE_OP void sum_four(const vec v[4], float out[4])
+MF_LANE_OP void sum_four(mf_weight_kind kind, const vec v[4], float out[4])
 {
+    (void)kind;
     memcpy(out, v, 4 * sizeof *out);
 }
 
-MF_LANE_OP void sum_panel(const vec *v, size_t apart, float factor, float out[16])
+MF_LANE_OP void sum_panel(mf_weight_kind kind, const vec *v, size_t apart, float factor,
+                          float out[16])
 {
+    (void)kind;
     for (uint32_t r = 0; r < 16; r++)
         out[r] = v[r * apart] * factor;
 }

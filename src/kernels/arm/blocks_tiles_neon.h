@@ -28,6 +28,8 @@ __attribute__((noinline)) static void add_narrow(bool with_min, uint32_t n, cons
 
 #include "kernels/arm/blocks_spans_neon.h"
 
+#include "kernels/x86/blocks_tokens.h"
+
 #include "kernels/x86/blocks_product.h"
 
 #endif

@@ -514,57 +514,7 @@ MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
     }
 }
 
-MF_INLINE void add_tokens(bool with_min, const unpacked_span *w, const group_tokens *x, vec *acc)
-{
-    const unsigned char *tokens = x->tokens;
-    uint32_t t = 0;
-    for (; t + TILE <= x->n; t += TILE)
-        add_tile(with_min, TILE, w, tokens + t * x->token_bytes, x->token_bytes, acc + t, GROUP);
-    if (t + 2 <= x->n) {
-        add_tile(with_min, 2, w, tokens + t * x->token_bytes, x->token_bytes, acc + t, GROUP);
-        t += 2;
-    }
-    for (; t < x->n; t++)
-        add_tile(with_min, 1, w, tokens + t * x->token_bytes, x->token_bytes, acc + t, GROUP);
-}
-
-/* Functions of their own, which all kinds share: within the kernel of each, gcc 12 does not keep
- * the sums in registers. */
-__attribute__((noinline)) static void add_with_min(const unpacked_span *w, const group_tokens *x,
-                                                   vec *acc)
-{
-    add_tokens(true, w, x, acc);
-}
-
-__attribute__((noinline)) static void add_without_min(const unpacked_span *w, const group_tokens *x,
-                                                      vec *acc)
-{
-    add_tokens(false, w, x, acc);
-}
-
-MF_INLINE void add_rows(mf_weight_kind kind, mf_weight_kind stored, const unpacked_span *w,
-                        const group_tokens *x, vec *acc)
-{
-    (void)stored;
-    if (mf_blocks_has_min(kind))
-        add_with_min(w, x, acc);
-    else
-        add_without_min(w, x, acc);
-}
-
-/* Tokens are taken as they are. */
-static size_t turned_bytes(const mf_blocks_rows *w, uint32_t n_tokens)
-{
-    (void)w;
-    (void)n_tokens;
-    return 0;
-}
-
-MF_INLINE void turn_tokens(const mf_blocks_rows *w, group_tokens *x, void *turned)
-{
-    (void)w;
-    x->turned = turned;
-}
+#include "kernels/x86/blocks_tokens.h"
 
 #include "kernels/x86/blocks_product.h"
 

@@ -12,13 +12,12 @@
 #include "kernels/x86/blocks_narrow_avx2.h"
 
 /* Bytes that a group of so many tokens takes, turned. */
-static size_t turned_bytes(const mf_blocks_rows *w, uint32_t n_tokens)
+static size_t turned_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
-    const uint32_t n_spans = w->n_spans + (w->last_bytes > 0 ? 1 : 0);
     const uint32_t n = n_tokens < GROUP ? n_tokens : GROUP;
-    return (WIDE_APART && mf_blocks_is_wide(w->kind)) || n < LEAST
+    return (WIDE_APART && mf_blocks_is_wide(w->shape.kind)) || n < LEAST
                ? 0
-               : (size_t)(n + EIGHT - 1) / EIGHT * n_spans * sizeof(turned_span);
+               : (size_t)(n + EIGHT - 1) / EIGHT * mf_blocks_spans(w) * sizeof(turned_span);
 }
 
 /* How many eights a group has, of which the last may be short. */
@@ -46,10 +45,10 @@ static void turn_tokens(const mf_blocks_rows *w, group_tokens *x, void *turned)
     const uint32_t n_spans = w->n_spans + (w->last_bytes > 0 ? 1 : 0);
     turned_span *out = turned;
     x->turned = turned;
+    if ((WIDE_APART && mf_blocks_is_wide(w->kind)) || n_eights(x->n) == 0)
+        return;
     x->turned_bytes = n_spans * sizeof *out;
     x->turned_span_bytes = sizeof *out;
-    if (WIDE_APART && mf_blocks_is_wide(w->kind))
-        return;
     for (uint32_t i = 0; i < n_eights(x->n); i++) {
         const uint32_t first = i * EIGHT, n = x->n - first < EIGHT ? x->n - first : EIGHT;
         for (uint32_t s = 0; s < n_spans; s++)

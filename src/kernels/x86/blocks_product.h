@@ -14,9 +14,10 @@
  *   add_span(kind, n, ...)    a span of four rows, as it is stored, by so few tokens
  *   unpacked_span, unpack_span(kind, ...)   a span of a row, ready for many tokens
  *   SET                       rows that are multiplied together by many tokens
- *   add_rows(kind, stored, w, x, acc)   so many rows' unpacked spans by a group's tokens; acc of
- * row r and token t is acc[r * GROUP + t] turned_bytes(rows, n), turn_tokens(rows, x, out)   what
- * it needs of the tokens beside what they are, once for all rows: bytes of a group; x->turned
+ *   add_rows(kind, stored, w, x, acc)   SET rows' unpacked spans by a group's tokens
+ *                             acc[r * GROUP + t]: row r and token t
+ *   turned_bytes(w, n)        what n tokens take, laid out once more for all rows
+ *   turn_tokens(rows, x, out)   so, into out and x->turned
  *
  * One token, or few: bound by memory. Rows go four together, long ones one from each quarter of the
  * range, each a stream of its own that the hardware prefetcher can follow, others four neighbours.
@@ -255,8 +256,7 @@ MF_INLINE void multiply_kind(mf_weight_kind kind, const mf_blocks_rows *w, uint3
 
 static size_t scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
-    const mf_blocks_rows rows = mf_blocks_rows_of(w);
-    return n_tokens > 1 ? sizeof(panel) + turned_bytes(&rows, n_tokens) : 0;
+    return n_tokens > 1 ? sizeof(panel) + turned_bytes(w, n_tokens) : 0;
 }
 
 #define MULTIPLY(kind) \
