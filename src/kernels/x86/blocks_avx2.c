@@ -28,6 +28,15 @@ MF_INLINE __m256i add_pairs(__m256i words, short value)
     return _mm256_madd_epi16(words, _mm256_set1_epi16(value));
 }
 
+/* Words by digit, in lanes of 32 bits. */
+MF_INLINE __m256i join_digits(const __m256i words[DIGITS])
+{
+    const __m256i low =
+        _mm256_add_epi32(add_pairs(words[0], 1), add_pairs(words[1], 1 << DIGIT_BITS));
+    return _mm256_add_epi32(low,
+                            _mm256_slli_epi32(add_pairs(words[2], 1 << DIGIT_BITS), DIGIT_BITS));
+}
+
 /* Both halves by a digit. */
 MF_INLINE __m256i halves_by_digit(const weights_64 *w, const mf_blocks_span *x, uint32_t b,
                                   uint32_t d)
@@ -39,21 +48,11 @@ MF_INLINE __m256i halves_by_digit(const weights_64 *w, const mf_blocks_span *x, 
 MF_INLINE digit_sums sum_eights(const blocks_form *f, const weights_64 *w, const mf_blocks_span *x,
                                 uint32_t b)
 {
+    const __m256i words[DIGITS] = {halves_by_digit(w, x, b, 0), halves_by_digit(w, x, b, 1),
+                                   halves_by_digit(w, x, b, 2)};
+    const __m256i sum = join_digits(words);
     (void)f;
-    const __m256i top = add_pairs(halves_by_digit(w, x, b, 2), 1 << DIGIT_BITS);
-    const __m256i sum = _mm256_add_epi32(add_pairs(halves_by_digit(w, x, b, 0), 1),
-                                         add_pairs(halves_by_digit(w, x, b, 1), 1 << DIGIT_BITS));
-    const __m256i all = _mm256_add_epi32(sum, _mm256_slli_epi32(top, DIGIT_BITS));
-    return (digit_sums){all, all};
-}
-
-/* Words by digit, in lanes of 32 bits. */
-MF_INLINE __m256i join_digits(const __m256i words[DIGITS])
-{
-    const __m256i low =
-        _mm256_add_epi32(add_pairs(words[0], 1), add_pairs(words[1], 1 << DIGIT_BITS));
-    return _mm256_add_epi32(low,
-                            _mm256_slli_epi32(add_pairs(words[2], 1 << DIGIT_BITS), DIGIT_BITS));
+    return (digit_sums){sum, sum};
 }
 
 /* The products of a row's columns in the n lanes from l on, of pair b, by eight tokens. 16 bits
@@ -92,8 +91,7 @@ static void store_wide_sums(bool has_sixteens, const int32_t v[32], mf_blocks_sp
         uint32_t sum = 0;
         for (uint32_t i = 0; i < 4; i++)
             sum += (uint32_t)low[i] + (uint32_t)high[i];
-        span->pairs.sums[b % PAIRS][b / PAIRS * 4 + l] =
-            (int32_t)(sum << excess_of(MF_WEIGHT_INT8));
+        span->pairs.sums[b % PAIRS][b / PAIRS * 4 + l] = (int32_t)(sum << WIDE_EXCESS);
     }
 }
 
@@ -106,17 +104,6 @@ MF_INLINE void sum_four(mf_weight_kind kind, const vec v[4], float out[4])
         sum_wide_rows(v, out);
     else
         sum_narrow_rows(mf_blocks_has_sixteens(kind), v, out);
-}
-
-MF_INLINE void sum_panel(mf_weight_kind kind, const vec *v, size_t apart, float factor,
-                         float out[16])
-{
-    for (uint32_t r = 0; r < 16; r += 4) {
-        const vec four[4] = {v[r * apart], v[(r + 1) * apart], v[(r + 2) * apart],
-                             v[(r + 3) * apart]};
-        sum_four(kind, four, out + r);
-        _mm_storeu_ps(out + r, _mm_mul_ps(_mm_loadu_ps(out + r), _mm_set1_ps(factor)));
-    }
 }
 
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,

@@ -93,17 +93,6 @@ MF_INLINE void sum_four(mf_weight_kind kind, const vec v[4], float out[4])
     }
 }
 
-MF_INLINE void sum_panel(mf_weight_kind kind, const vec *v, size_t apart, float factor,
-                         float out[16])
-{
-    for (uint32_t r = 0; r < 16; r += 4) {
-        const vec four[4] = {v[r * apart], v[(r + 1) * apart], v[(r + 2) * apart],
-                             v[(r + 3) * apart]};
-        sum_four(kind, four, out + r);
-        _mm_storeu_ps(out + r, _mm_mul_ps(_mm_loadu_ps(out + r), _mm_set1_ps(factor)));
-    }
-}
-
 /* A span of codebooks of four rows by a token. */
 static void add_grid_span(mf_weight_kind kind, const unsigned char *const v[4],
                           const mf_blocks_span *x, vec acc[4])

@@ -11,13 +11,19 @@
 
 #include "kernels/x86/blocks_narrow_avx2.h"
 
+/* Whether so many tokens have eights, and products of them. */
+static bool are_turned(mf_weight_kind kind, uint32_t n_tokens)
+{
+    return n_tokens >= LEAST && !(WIDE_APART && mf_blocks_is_wide(kind));
+}
+
 /* Bytes that a group of so many tokens takes, turned. */
 static size_t turned_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
     const uint32_t n = n_tokens < GROUP ? n_tokens : GROUP;
-    return (WIDE_APART && mf_blocks_is_wide(w->shape.kind)) || n < LEAST
-               ? 0
-               : (size_t)(n + EIGHT - 1) / EIGHT * mf_blocks_spans(w) * sizeof(turned_span);
+    if (!are_turned(w->shape.kind, n))
+        return 0;
+    return (size_t)(n + EIGHT - 1) / EIGHT * mf_blocks_spans(w) * sizeof(turned_span);
 }
 
 /* How many eights a group has, of which the last may be short. */
@@ -45,7 +51,7 @@ static void turn_tokens(const mf_blocks_rows *w, group_tokens *x, void *turned)
     const uint32_t n_spans = w->n_spans + (w->last_bytes > 0 ? 1 : 0);
     turned_span *out = turned;
     x->turned = turned;
-    if ((WIDE_APART && mf_blocks_is_wide(w->kind)) || n_eights(x->n) == 0)
+    if (!are_turned(w->kind, x->n))
         return;
     x->turned_bytes = n_spans * sizeof *out;
     x->turned_span_bytes = sizeof *out;
@@ -71,8 +77,8 @@ MF_INLINE void sum_chains(const blocks_form *f, const unpacked_span *w, const tu
         for (uint32_t b = 0; b < PAIRS; b++) {
             const uint32_t block = f->has_sixteens ? 2 * b + c / 2 * 8 + c % 2 : b + 4 * c;
             const __m256 columns =
-                mean_of(f, sum_columns(f, n, w, x, b, l),
-                        (digit_sums){x->v[SUMS_AT + b][at], x->v[TOTALS_AT + b][at]});
+                floats_of(f, sum_columns(f, n, w, x, b, l),
+                          (digit_sums){x->v[SUMS_AT + b][at], x->v[TOTALS_AT + b][at]});
             sum = _mm256_fmadd_ps(columns, _mm256_set1_ps(w->scales.scale[block]), sum);
             if (f->has_min)
                 sum = _mm256_fmadd_ps(_mm256_castsi256_ps(x->v[TOTALS_AT + b][at]),
@@ -131,7 +137,12 @@ MF_INLINE void add_tokens(const blocks_form *f, const unpacked_span *w, const gr
     __attribute__((noinline)) static void name(int excess, const unpacked_span *w, \
                                                const group_tokens *x, vec *acc)    \
     {                                                                              \
-        const blocks_form f = {sixteens, min, excessive, apart, excess, width};    \
+        const blocks_form f = {.has_sixteens = (sixteens),                         \
+                               .has_min = (min),                                   \
+                               .has_excess = (excessive),                          \
+                               .has_high = (apart),                                \
+                               .excess = (excess),                                 \
+                               .bits = (width)};                                   \
         add_tokens(&f, w, x, acc);                                                 \
     }
 ADD_TOKENS(add_fours, false, false, true, false, 4)

@@ -102,7 +102,7 @@ MF_INLINE void add_lanes(bool has_sixteens, const __m256i e[4], __m256i out[2])
 
 /* Sums as floats, without what weights that are above what they mean have added: those of the
  * activations. */
-MF_INLINE __m256 mean_of(const blocks_form *f, digit_sums s, digit_sums x)
+MF_INLINE __m256 floats_of(const blocks_form *f, digit_sums s, digit_sums x)
 {
     if (f->has_excess)
         s.low = _mm256_sub_epi32(s.low, _mm256_slli_epi32(x.low, f->excess));
@@ -130,7 +130,7 @@ MF_INLINE void add_pair(const blocks_form *f, const digit_sums eights[4], const 
         const __m256i own = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.sums[b]);
         const __m256i highs = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.highs[b]);
         const __m256 sum =
-            mean_of(f, (digit_sums){lanes[i], high_lanes[i]}, (digit_sums){own, highs});
+            floats_of(f, (digit_sums){lanes[i], high_lanes[i]}, (digit_sums){own, highs});
         sums[i] = _mm256_fmadd_ps(sum, scales->v[n * b + i], sums[i]);
         if (f->has_min)
             sums[i] =

@@ -21,20 +21,6 @@
 
 /* ------------------------------------------------------------------------------- activations -- */
 
-/* The largest magnitude of n values, a multiple of 8; NaN if there is one. */
-MF_INLINE float largest(const float *x, uint32_t n)
-{
-    __m256i max = _mm256_setzero_si256();
-    for (uint32_t i = 0; i < n; i += 8) {
-        const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(x + i));
-        max = _mm256_max_epu32(max, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
-    }
-    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
-    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
-    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
-    return _mm_cvtss_f32(_mm_castsi128_ps(m));
-}
-
 /* The lowest digits of 32 integers, in the order of a pair's halves: the first one's 16 below. v
  * becomes what is left above them. */
 MF_INLINE __m256i take_digits(pair_order order, int bits, __m256i v[4])
@@ -105,7 +91,7 @@ MF_INLINE void prepare_block(mf_weight_kind kind, pair_order order, const float 
 MF_INLINE float unit_of(float limit, const float *x, uint32_t n, __m256 *per_unit)
 {
     const float smallest = MF_FIXED_SMALLEST * (limit / MF_FIXED_LIMIT); /* the same unit */
-    const float max = largest(x, n), size = max < smallest ? smallest : max;
+    const float max = mf_largest_avx2(x, n), size = max < smallest ? smallest : max;
     *per_unit = _mm256_set1_ps(max < INFINITY ? limit / size : 0.0f);
     return size / limit;
 }
@@ -175,6 +161,20 @@ static uint32_t few_of(mf_weight_kind kind)
 MF_INLINE vec zero_vec(void)
 {
     return _mm256_setzero_ps();
+}
+
+/* The tier's own. */
+MF_INLINE void sum_four(mf_weight_kind kind, const vec v[4], float out[4]);
+
+MF_INLINE void sum_panel(mf_weight_kind kind, const vec *v, size_t apart, float factor,
+                         float out[16])
+{
+    for (uint32_t r = 0; r < 16; r += 4) {
+        const vec four[4] = {v[r * apart], v[(r + 1) * apart], v[(r + 2) * apart],
+                             v[(r + 3) * apart]};
+        sum_four(kind, four, out + r);
+        _mm_storeu_ps(out + r, _mm_mul_ps(_mm_loadu_ps(out + r), _mm_set1_ps(factor)));
+    }
 }
 
 MF_INLINE void unpack_grid_of(mf_weight_kind kind, const unsigned char *v, unpacked_span *out)

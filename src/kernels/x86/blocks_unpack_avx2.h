@@ -40,11 +40,11 @@ MF_INLINE pair_order order_of(mf_weight_kind kind)
 }
 
 /* How far weights are above what they mean: a power of two, this one. */
-enum { NO_EXCESS = -1 };
+enum { NO_EXCESS = -1, WIDE_EXCESS = 7 };
 MF_INLINE int excess_of(mf_weight_kind kind)
 {
     if (mf_blocks_is_wide(kind))
-        return 7;
+        return WIDE_EXCESS;
     switch (kind) {
     case MF_WEIGHT_GGUF_Q4_1:
     case MF_WEIGHT_GGUF_Q2_K:

@@ -14,19 +14,6 @@ enum { MIN_BITS = 2, MAX_BITS = 4 };
 
 /* ------------------------------------------------------------------------------- activations -- */
 
-/* The largest magnitude; NaN if there is one. */
-MF_INLINE float largest(const __m256 x[8])
-{
-    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    __m256i max = _mm256_setzero_si256();
-    for (int i = 0; i < 8; i++)
-        max = _mm256_max_epu32(max, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
-    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
-    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
-    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
-    return _mm_cvtss_f32(_mm_castsi128_ps(m));
-}
-
 MF_INLINE int32_t sum_integers(const __m256i v[8])
 {
     __m256i a = _mm256_add_epi32(_mm256_add_epi32(v[0], v[1]), _mm256_add_epi32(v[2], v[3]));
@@ -67,15 +54,13 @@ void mf_fixed_prepare_avx2(const mf_matrix *w, const float *x, void *out)
     float *units = (float *)(void *)(pairs + mf_fixed_pairs(n_groups)), *sums = units + n_groups;
     int32_t *offsets = (int32_t *)(void *)(sums + n_groups);
     for (uint32_t g = 0; g < n_groups; g++, x += GROUP) {
-        __m256 values[8];
         __m256i v[8];
-        for (int i = 0; i < 8; i++)
-            values[i] = _mm256_loadu_ps(x + i * MF_LANES_AVX2);
-        float max = largest(values);
+        float max = mf_largest_avx2(x, GROUP);
         max = max < MF_FIXED_SMALLEST ? MF_FIXED_SMALLEST : max;
         const __m256 per_unit = _mm256_set1_ps(MF_FIXED_LIMIT / max);
         for (int i = 0; i < 8; i++)
-            v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], per_unit));
+            v[i] =
+                _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i * MF_LANES_AVX2), per_unit));
         const int32_t sum = sum_integers(v);
         units[g] = max / MF_FIXED_LIMIT;
         sums[g] = (float)sum * units[g];

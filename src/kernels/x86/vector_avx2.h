@@ -149,6 +149,20 @@ MF_INLINE __m256 mf_load_tail_avx2(const float *p, uint32_t n)
     return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane));
 }
 
+/* The largest magnitude of n values, a multiple of 8; NaN if there is one. */
+MF_INLINE float mf_largest_avx2(const float *x, uint32_t n)
+{
+    __m256i max = _mm256_setzero_si256();
+    for (uint32_t i = 0; i < n; i += 8) {
+        const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(x + i));
+        max = _mm256_max_epu32(max, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
+    }
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(m));
+}
+
 /* acc + products, of 16 bits. By hand, as gcc 12 copies the intrinsic's accumulators at each use,
  * or adds the products up first and has no registers for them. */
 MF_INLINE __m256i mf_add_words_avx2(__m256i acc, __m256i products)
