@@ -29,12 +29,13 @@ configure() { # NAME OPTIONS...
     shift
     cmake -S "$root" -B "$work/$name" -G Ninja "$@" >"$work/log" 2>&1
 }
-for option in MF_SERVER=OFF MF_PULL=OFF MF_URING=OFF MF_VULKAN=off MF_TESTS=OFF; do
+for option in MF_SERVER=OFF MF_PULL=OFF MF_URING=OFF MF_VULKAN=off MF_TESTS=OFF MF_AVX512=OFF; do
     configure "${option%=*}" "-D$option" || fail "-D$option cannot be configured"
 done
 grep -q 'mf_server' "$work/MF_SERVER/build.ninja" && fail "-DMF_SERVER=OFF builds the server"
 grep -q 'cmd_pull' "$work/MF_PULL/build.ninja" && fail "-DMF_PULL=OFF builds pull"
 grep -q 'io_uring\.c' "$work/MF_URING/build.ninja" && fail "-DMF_URING=OFF builds io_uring"
+grep -q 'blocks_avx512' "$work/MF_AVX512/build.ninja" && fail "-DMF_AVX512=OFF builds kernels of AVX-512"
 grep -q 'vk_device\.c' "$work/MF_VULKAN/build.ninja" && fail "-DMF_VULKAN=off builds for GPUs"
 bare configure none -DMF_TESTS=OFF && fail "without libedit the program is configured"
 grep -q libedit "$work/log" || fail "what is missing is not said"

@@ -44,6 +44,7 @@ static const mf_kernels mf_kernels_avx_vnni = {
     MF_OPS_OF(avx2),
 };
 
+#if !defined(MF_NO_AVX512)
 static const mf_kernels mf_kernels_avx512_bw = {
     .tier = MF_CPU_AVX512_BW,
     MF_PRODUCTS_OF(avx512_bw),
@@ -94,6 +95,7 @@ static const mf_kernels mf_kernels_avx512_amx_bf16 = {
     MF_OPS_OF(avx512),
 };
 #endif
+#endif
 
 #if defined(__aarch64__)
 static const mf_kernels mf_kernels_neon = {
@@ -131,9 +133,13 @@ static const mf_kernels mf_kernels_neon_i8mm = {
 static const mf_kernels *const tables[] = {
     &mf_kernels_scalar,
 #if defined(__x86_64__)
-    &mf_kernels_avx2,        &mf_kernels_avx512_bw, &mf_kernels_avx_vnni,
-    &mf_kernels_avx512_vnni, &mf_kernels_avx512,    &mf_kernels_avx512_amx_bf16,
-    &mf_kernels_avx512_amx,
+    &mf_kernels_avx2,
+#if defined(MF_NO_AVX512)
+    &mf_kernels_avx_vnni,
+#else
+    &mf_kernels_avx512_bw, &mf_kernels_avx_vnni,        &mf_kernels_avx512_vnni,
+    &mf_kernels_avx512,    &mf_kernels_avx512_amx_bf16, &mf_kernels_avx512_amx,
+#endif
 #elif defined(__aarch64__)
     &mf_kernels_neon,
     &mf_kernels_neon_dotprod,

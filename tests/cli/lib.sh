@@ -9,6 +9,8 @@ export MOEFLUX_DEVICE=cpu
 : "${MOEFLUX:=$SOURCE/build/moeflux}"
 : "${MAKE_CHECKPOINT:=$SOURCE/build/make_random_checkpoint}"
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/moeflux-cli.XXXXXX") || exit 1
+# What a device in software compiled may be had from other tests: the driver's cache, not ours.
+export MESA_SHADER_CACHE_DIR="${MESA_SHADER_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$scratch}/.cache}}"
 export XDG_CACHE_HOME="$scratch/cache"
 trap 'chmod -R u+rwx "$scratch"; rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP TERM

@@ -9,6 +9,8 @@ set -u
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/moeflux-shapes.XXXXXX") || exit 1
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
+# The driver's cache is that of the other tests.
+export MESA_SHADER_CACHE_DIR="${MESA_SHADER_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$scratch}/.cache}}"
 export XDG_CACHE_HOME="$scratch/cache"
 n_failed=0
 n=0
