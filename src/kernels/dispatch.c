@@ -131,9 +131,13 @@ static const mf_kernels mf_kernels_neon_i8mm = {
 static const mf_kernels *const tables[] = {
     &mf_kernels_scalar,
 #if defined(__x86_64__)
-    &mf_kernels_avx2,        &mf_kernels_avx512_bw, &mf_kernels_avx_vnni,
-    &mf_kernels_avx512_vnni, &mf_kernels_avx512,    &mf_kernels_avx512_amx_bf16,
+    &mf_kernels_avx2,
+    &mf_kernels_avx512_bw,
+    &mf_kernels_avx_vnni,
+    &mf_kernels_avx512_vnni,
+    &mf_kernels_avx512,
     &mf_kernels_avx512_amx,
+    &mf_kernels_avx512_amx_bf16,
 #elif defined(__aarch64__)
     &mf_kernels_neon,
     &mf_kernels_neon_dotprod,
