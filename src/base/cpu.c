@@ -134,13 +134,11 @@ static const char *const tier_names[MF_CPU_END] = {
     [MF_CPU_AVX512_AMX_BF16] = "avx512-amx-bf16",
 };
 
-/* The better first: with products of bytes before wider ones without. Tiles of bfloat16 are for who
- * asks for them: BF16 prompts gain, but one token by F16 or F32 weights takes longer. */
+/* The better first: with products of bytes before wider ones without. */
 static const mf_cpu_tier by_preference[] = {
-    MF_CPU_AVX512_AMX,  MF_CPU_AVX512_AMX_BF16, MF_CPU_AVX512,
-    MF_CPU_AVX512_VNNI, MF_CPU_AVX_VNNI,        MF_CPU_AVX512_BW,
-    MF_CPU_AVX2,        MF_CPU_NEON_I8MM,       MF_CPU_NEON_DOTPROD,
-    MF_CPU_NEON,        MF_CPU_SCALAR};
+    MF_CPU_AVX512_AMX_BF16, MF_CPU_AVX512_AMX, MF_CPU_AVX512, MF_CPU_AVX512_VNNI,
+    MF_CPU_AVX_VNNI,        MF_CPU_AVX512_BW,  MF_CPU_AVX2,   MF_CPU_NEON_I8MM,
+    MF_CPU_NEON_DOTPROD,    MF_CPU_NEON,       MF_CPU_SCALAR};
 
 mf_cpu_tier mf_cpu_best(void)
 {

@@ -137,8 +137,8 @@ static const mf_kernels *const tables[] = {
 #if defined(MF_NO_AVX512)
     &mf_kernels_avx_vnni,
 #else
-    &mf_kernels_avx512_bw, &mf_kernels_avx_vnni,        &mf_kernels_avx512_vnni,
-    &mf_kernels_avx512,    &mf_kernels_avx512_amx_bf16, &mf_kernels_avx512_amx,
+    &mf_kernels_avx512_bw, &mf_kernels_avx_vnni,   &mf_kernels_avx512_vnni,
+    &mf_kernels_avx512,    &mf_kernels_avx512_amx, &mf_kernels_avx512_amx_bf16,
 #endif
 #elif defined(__aarch64__)
     &mf_kernels_neon,

@@ -35,6 +35,8 @@ static int evaluate(const char *path, logits *out)
     mf_engine_options_default(&options);
     options.n_threads = 1;
     options.n_context_tokens = 64;
+    options.cpu_tier =
+        "scalar"; /* floats of all widths alike: a router is F32 in one form, BF16 in another */
     if (mf_engine_open(path, &options, &engine, &error) != MF_OK) {
         fprintf(stderr, "%s\n", error.message);
         return 1;

@@ -300,8 +300,10 @@ static void check_x86_flags(const char *flags)
     bool avx_vnni = avx2 && cpuinfo_has(flags, "avx_vnni");
     const bool tiles = mf_cpu_has(MF_CPU_AVX512_AMX); /* the kernel may refuse what the CPU has */
     CHECK(!tiles || (avx512 && cpuinfo_has(flags, "amx_tile") && cpuinfo_has(flags, "amx_int8")));
-    CHECK(mf_cpu_has(MF_CPU_AVX512_AMX_BF16) == (tiles && cpuinfo_has(flags, "amx_bf16")));
-    CHECK(mf_cpu_best() == (tiles      ? MF_CPU_AVX512_AMX
+    const bool bf16 = mf_cpu_has(MF_CPU_AVX512_AMX_BF16);
+    CHECK(bf16 == (tiles && cpuinfo_has(flags, "amx_bf16")));
+    CHECK(mf_cpu_best() == (bf16       ? MF_CPU_AVX512_AMX_BF16
+                            : tiles    ? MF_CPU_AVX512_AMX
                             : avx512   ? MF_CPU_AVX512
                             : vnni     ? MF_CPU_AVX512_VNNI
                             : avx_vnni ? MF_CPU_AVX_VNNI

@@ -22,6 +22,7 @@ typedef struct attend_job {
     uint32_t n_task_heads, n_head_parts; /* of a key head's heads in a task; tasks of a key head */
     uint32_t n_block_rows, n_blocks, n_parts;
     uint32_t first_segment, n_segments; /* at hand; n_segments 0: a task does its own */
+    bool is_last;                       /* these are the last segments */
 } attend_job;
 
 /* Consecutive rows of a sequence, and heads that share a key head. */
@@ -147,26 +148,16 @@ static float *output(const attend_job *job, const block *b, uint32_t query)
     return mf_cpu_floats(job->be, p->out) + (row * p->n_heads + head) * p->head_dim;
 }
 
-static void join_all(const attend_job *job, const block *b, mf_attention_sum *sums,
-                     const float *part, const mf_attention_sum *more)
-{
-    const uint32_t dim = job->op->u.attention.head_dim;
-    for (uint32_t i = 0; i < b->n_rows * b->n_heads; i++)
-        join(output(job, b, i), &sums[i], part + (size_t)i * dim, &more[i], dim);
-}
-
-/* The sink joins last, and sums become means. */
-static void finish(const attend_job *job, const block *b, const mf_attention_sum *sums)
+/* The sink joins last, and a query's sums become means. */
+static void finish(const attend_job *job, const block *b, uint32_t query, const mf_attention_sum *s)
 {
     const mf_attention_params *p = &job->op->u.attention;
     const float *sinks = p->sinks.buffer.id != 0 ? mf_cpu_floats(job->be, p->sinks) : NULL;
-    for (uint32_t i = 0; i < b->n_rows * b->n_heads; i++) {
-        float *out = output(job, b, i), sum = sums[i].sum;
-        if (sinks != NULL) /* infinite: the sink takes all, and 0 is left */
-            sum += expf(sinks[b->head + i % b->n_heads] - sums[i].max);
-        for (uint32_t d = 0; d < p->head_dim; d++)
-            out[d] /= sum;
-    }
+    float *out = output(job, b, query), sum = s->sum;
+    if (sinks != NULL) /* infinite: the sink takes all, and 0 is left */
+        sum += expf(sinks[b->head + query % b->n_heads] - s->max);
+    for (uint32_t d = 0; d < p->head_dim; d++)
+        out[d] /= sum;
 }
 
 static void segments_of(const attend_job *job, const block *b, uint32_t *first, uint32_t *end)
@@ -181,17 +172,19 @@ static void run_block(void *ctx, uint32_t task, uint32_t thread)
 {
     const attend_job *job = ctx;
     const block b = block_of(job, job->n_blocks * job->n_parts - 1 - task);
+    const uint32_t dim = job->op->u.attention.head_dim, n_queries = b.n_rows * b.n_heads;
     float *part = mf_cpu_scratch(job->be, thread);
     mf_attention_sum sums[MF_ATTENTION_QUERIES], more[MF_ATTENTION_QUERIES];
     uint32_t segment, end;
     for (uint32_t i = 0; i < MF_ATTENTION_QUERIES; i++)
         sums[i] = (mf_attention_sum){-INFINITY, 0};
     for (segments_of(job, &b, &segment, &end); segment < end; segment++) {
-        attend_segment(job, &b, segment, part, more,
-                       part + (size_t)MF_ATTENTION_QUERIES * job->op->u.attention.head_dim);
-        join_all(job, &b, sums, part, more);
+        attend_segment(job, &b, segment, part, more, part + (size_t)MF_ATTENTION_QUERIES * dim);
+        for (uint32_t i = 0; i < n_queries; i++)
+            join(output(job, &b, i), &sums[i], part + (size_t)i * dim, &more[i], dim);
     }
-    finish(job, &b, sums);
+    for (uint32_t i = 0; i < n_queries; i++)
+        finish(job, &b, i, &sums[i]);
 }
 
 /* Where a part waits: [1 + segments at hand][blocks][parts]; the first are the sums so far. */
@@ -215,27 +208,31 @@ static void run_segment(void *ctx, uint32_t task, uint32_t thread)
                    mf_cpu_scratch(job->be, thread));
 }
 
+static uint32_t queries_of(const attend_job *job)
+{
+    return job->n_block_rows * job->n_task_heads;
+}
+
+/* The parts at hand of one query; those of the last segments end it. */
 static void run_join(void *ctx, uint32_t task, uint32_t thread)
 {
     (void)thread;
     const attend_job *job = ctx;
-    const block b = block_of(job, task);
+    const uint32_t index = task / queries_of(job), query = task % queries_of(job);
+    const uint32_t dim = job->op->u.attention.head_dim;
+    const block b = block_of(job, index);
     mf_attention_sum *sums, *more;
-    (void)waiting(job, 0, task, &sums);
+    if (query >= b.n_rows * b.n_heads)
+        return;
+    (void)waiting(job, 0, index, &sums);
+    mf_attention_sum sum = sums[query]; /* its neighbours are other threads' */
     for (uint32_t s = 0; s < job->n_segments; s++) {
-        const float *part = waiting(job, 1 + s, task, &more);
-        join_all(job, &b, sums, part, more);
+        const float *part = waiting(job, 1 + s, index, &more);
+        join(output(job, &b, query), &sum, part + (size_t)query * dim, &more[query], dim);
     }
-}
-
-static void run_finish(void *ctx, uint32_t task, uint32_t thread)
-{
-    (void)thread;
-    const attend_job *job = ctx;
-    const block b = block_of(job, task);
-    mf_attention_sum *sums;
-    (void)waiting(job, 0, task, &sums);
-    finish(job, &b, sums);
+    if (job->is_last)
+        finish(job, &b, query, &sum);
+    sums[query] = sum;
 }
 
 /* The segments that any row sees. */
@@ -257,20 +254,19 @@ static uint32_t all_segments(const attend_job *job, uint32_t *first)
 static void run_split(attend_job *job, uint32_t n_segments, uint32_t n_at_once)
 {
     const uint32_t n = job->n_blocks * job->n_parts;
-    const uint32_t n_queries = job->n_block_rows * job->n_task_heads;
     mf_attention_sum *sums;
     for (uint32_t i = 0; i < n; i++) {
         (void)waiting(job, 0, i, &sums);
-        for (uint32_t q = 0; q < n_queries; q++)
+        for (uint32_t q = 0; q < queries_of(job); q++)
             sums[q] = (mf_attention_sum){-INFINITY, 0};
     }
     for (uint32_t left = n_segments; left != 0; left -= job->n_segments) {
         job->n_segments = left < n_at_once ? left : n_at_once;
+        job->is_last = job->n_segments == left;
         mf_thread_pool_run(job->be->pool, n * job->n_segments, run_segment, job);
-        mf_thread_pool_run(job->be->pool, n, run_join, job);
+        mf_thread_pool_run(job->be->pool, n * queries_of(job), run_join, job);
         job->first_segment += job->n_segments;
     }
-    mf_thread_pool_run(job->be->pool, n, run_finish, job);
 }
 
 /* Tasks of n heads of a key head at most. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Float weights by AMX's tiles of bfloat16. */
+/* BF16 weights by AMX's tiles of bfloat16. */
 #include "kernels/x86/bf16_amx.h"
 
 #include "kernels/x86/tiles_amx.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Float weights by AMX's tiles of bfloat16 (bf16_tiles.h), any number of tokens: mf_kernels.matmul
+/* BF16 weights by AMX's tiles of bfloat16 (bf16_tiles.h), any number of tokens: mf_kernels.matmul
  * and .matmul_scratch_bytes. */
 #ifndef MF_KERNELS_BF16_AMX_H
 #define MF_KERNELS_BF16_AMX_H

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Float weights by tiles of bfloat16. An activation of float32 is the exact sum of three bfloat16
+ * BF16 weights by tiles of bfloat16. An activation of float32 is the exact sum of three bfloat16
  * numbers, its digits: 8 bits of 24 each, all of its sign. So three products of tiles stand for one
- * of float32. BF16 weights are one digit, those of F16 two and of F32 three: digits that are zero
- * change nothing, so the same weights give the same bits whatever they are stored as. Every 32
- * columns, a block, add the sums of their products to the output, the highest digits first; how a
- * block is summed tiles.h says.
+ * of float32. Every 32 columns, a block, add the sums of their products to the output, the highest
+ * digits first; how a block is summed tiles.h says.
  *
  * One token or many, the sums are the same: tokens are columns of a tile, rows of weights its rows,
  * and neither shows in what another one gets. BF16 weights are tiles as they lie; tokens are laid
@@ -90,27 +88,21 @@ static inline uint32_t bf16_tiles_together(const mf_matrix *w, uint32_t n_tiles,
     return (n_tiles + n_turns - 1) / n_turns;
 }
 
-/* Digits that a weight has. */
-static inline uint32_t bf16_weight_digits(const mf_matrix *w)
+static inline size_t bf16_row_bytes(const mf_matrix *w)
 {
-    return w->shape.float_type == MF_F32 ? BF16_DIGITS : w->shape.float_type == MF_F16 ? 2 : 1;
+    return (size_t)w->shape.n_cols * 2;
 }
 
-/* Whether rows are copied tile after tile: what has several digits; and for tokens of several tiles
- * what lies a multiple of 4096 bytes apart, which has the same few places in the nearest cache. */
+/* Whether rows are copied tile after tile, for tokens of several tiles: where they lie a multiple
+ * of 4096 bytes apart, and so have the same few places in the nearest cache. */
 static inline bool bf16_is_packed(const mf_matrix *w, uint32_t n_tiles)
 {
-    return w->shape.float_type != MF_BF16 || (n_tiles > 1 && w->shape.n_cols % (4096 / 2) == 0);
+    return n_tiles > 1 && bf16_row_bytes(w) % 4096 == 0;
 }
 
 static inline size_t bf16_packed_bytes(const mf_matrix *w)
 {
-    return (size_t)bf16_weight_digits(w) * bf16_blocks(w) * BF16_TILE_BYTES;
-}
-
-static inline size_t bf16_row_bytes(const mf_matrix *w)
-{
-    return (size_t)w->shape.n_cols * (w->shape.float_type == MF_F32 ? 4 : 2);
+    return (size_t)bf16_blocks(w) * BF16_TILE_BYTES;
 }
 
 static size_t bf16_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
@@ -171,9 +163,8 @@ static inline __m512 bf16_rest(__m512 v, __m512 upper)
     return _mm512_maskz_sub_ps(_knot_mask16(is_infinite), v, upper);
 }
 
-/* The first n (a constant) digits of 32 columns, the highest first. What is no number has digits
- * that are none. */
-MF_INLINE void bf16_split(uint32_t n, __m512 v0, __m512 v1, __m512i digits[BF16_DIGITS])
+/* The digits of 32 columns, the highest first. What is no number has digits that are none. */
+MF_INLINE void bf16_split(__m512 v0, __m512 v1, __m512i digits[BF16_DIGITS])
 {
     const __m512i odd =
         _mm512_add_epi16(_mm512_slli_epi16(_mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22,
@@ -182,7 +173,7 @@ MF_INLINE void bf16_split(uint32_t n, __m512 v0, __m512 v1, __m512i digits[BF16_
                                            1),
                          _mm512_set1_epi16(1));
     MF_UNROLL(3)
-    for (uint32_t d = 0; d < n; d++) {
+    for (uint32_t d = 0; d < BF16_DIGITS; d++) {
         digits[d] =
             _mm512_permutex2var_epi16(_mm512_castps_si512(v0), odd, _mm512_castps_si512(v1));
         v0 = bf16_rest(v0, bf16_upper(v0));
@@ -190,12 +181,12 @@ MF_INLINE void bf16_split(uint32_t n, __m512 v0, __m512 v1, __m512i digits[BF16_
     }
 }
 
-/* The next 32 of n floats; zeros after them. */
-MF_INLINE void bf16_load(const unsigned char *p, mf_dtype type, uint32_t n, __m512 v[2])
+/* The digits of the next 32 of n floats; zeros after them. */
+MF_INLINE void bf16_load(const float *x, uint32_t n, __m512i digits[BF16_DIGITS])
 {
     const uint32_t mask = n >= BF16_BLOCK ? 0xffffffffu : (1u << n) - 1;
-    v[0] = mf_load_float_avx512(p, type, (__mmask16)mask);
-    v[1] = mf_load_float_avx512(p + (type == MF_F32 ? 64 : 32), type, (__mmask16)(mask >> 16));
+    bf16_split(_mm512_maskz_loadu_ps((__mmask16)mask, x),
+               _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), x + 16), digits);
 }
 
 /* The same of four rows: what is column 4 * q + j is quarter j of row q. */
@@ -241,11 +232,8 @@ MF_INLINE void bf16_lay_out(const bf16_call *c, uint32_t n, const float *x, size
         for (uint32_t t = 0; t < n; t++) {
             __m512i of_token[BF16_DIGITS] = {_mm512_setzero_si512(), _mm512_setzero_si512(),
                                              _mm512_setzero_si512()};
-            if (n == 1 || t < c->width) {
-                __m512 v[2];
-                bf16_load((const unsigned char *)(x + t * x_stride + col), MF_F32, n_cols - col, v);
-                bf16_split(BF16_DIGITS, v[0], v[1], of_token);
-            }
+            if (n == 1 || t < c->width)
+                bf16_load(x + t * x_stride + col, n_cols - col, of_token);
             MF_UNROLL(3)
             for (uint32_t d = 0; d < BF16_DIGITS; d++)
                 digits[d][t] = of_token[d];
@@ -353,7 +341,6 @@ MF_INLINE void bf16_panels(const bf16_call *c, uint32_t n_panels, const unsigned
                            size_t y_stride)
 {
     const uint32_t n_whole = c->is_packed ? c->n_blocks : c->w->shape.n_cols / BF16_BLOCK;
-    const uint32_t n_digits = bf16_weight_digits(c->w);
     const unsigned char *from[BF16_PANELS] = {rows[0], rows[1], rows[2]};
     MF_TILE_ZERO(c->tiles, 0);
     MF_TILE_ZERO(c->tiles, 1);
@@ -361,11 +348,9 @@ MF_INLINE void bf16_panels(const bf16_call *c, uint32_t n_panels, const unsigned
     for (uint32_t b = 0; b < n_whole; b++, tokens += c->token_stride * MF_TILE_ROWS * BF16_DIGITS) {
         if (is_new) /* others are in the second cache */
             bf16_prefetch(c, n_panels, from, c->row_stride);
-        for (uint32_t d = 0; d < n_digits; d++) {
-            bf16_dot(c, n_panels, from, c->row_stride, tokens);
-            for (uint32_t p = 0; p < n_panels; p++)
-                from[p] += c->block_step;
-        }
+        bf16_dot(c, n_panels, from, c->row_stride, tokens);
+        for (uint32_t p = 0; p < n_panels; p++)
+            from[p] += c->block_step;
     }
     if (n_whole < c->n_blocks) {
         const unsigned char *ends[BF16_PANELS];
@@ -391,34 +376,16 @@ static void bf16_copy_ends(const bf16_call *c, uint32_t n_panels, const unsigned
                    rows[p] + r * c->row_stride + at, row_bytes - at);
 }
 
-/* The digits of a panel's rows, tile after tile: n (a constant) of each weight. */
-MF_INLINE void bf16_pack_digits(uint32_t n, mf_dtype type, const bf16_call *c,
-                                const unsigned char *row, unsigned char *out)
-{
-    const uint32_t n_cols = c->w->shape.n_cols, value_bytes = type == MF_F32 ? 4 : 2;
-    for (uint32_t r = 0; r < c->height; r++, row += c->row_stride) {
-        unsigned char *to = out + (size_t)r * MF_TILE_ROW_BYTES;
-        for (uint32_t col = 0; col < n_cols; col += BF16_BLOCK) {
-            __m512 v[2];
-            __m512i digits[BF16_DIGITS];
-            bf16_load(row + (size_t)col * value_bytes, type, n_cols - col, v);
-            bf16_split(n, v[0], v[1], digits);
-            MF_UNROLL(3)
-            for (uint32_t d = 0; d < n; d++, to += BF16_TILE_BYTES)
-                _mm512_store_si512(to, digits[d]);
-        }
-    }
-}
-
+/* A panel's rows, of whole blocks, tile after tile. */
 static const unsigned char *bf16_pack(const bf16_call *c, const unsigned char *row,
                                       unsigned char *out)
 {
-    if (c->w->shape.float_type == MF_F32)
-        bf16_pack_digits(BF16_DIGITS, MF_F32, c, row, out);
-    else if (c->w->shape.float_type == MF_F16)
-        bf16_pack_digits(2, MF_F16, c, row, out);
-    else
-        bf16_pack_digits(1, MF_BF16, c, row, out);
+    const uint32_t n_cols = c->w->shape.n_cols;
+    for (uint32_t r = 0; r < c->height; r++, row += c->row_stride) {
+        unsigned char *to = out + (size_t)r * MF_TILE_ROW_BYTES;
+        for (uint32_t col = 0; col < n_cols; col += BF16_BLOCK, to += BF16_TILE_BYTES)
+            _mm512_store_si512(to, _mm512_loadu_si512(row + (size_t)col * 2));
+    }
     return out;
 }
 

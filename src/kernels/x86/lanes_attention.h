@@ -23,11 +23,13 @@ enum {
 /* Queries from which on a tile is worth a copy: pages' strides leave caches unused. */
 #define COPIED_FROM 9u
 
-/* Keys and values of one tile. */
+/* Keys and values of one tile; where those of the next one lie, NULL where nobody will want them.
+ */
 typedef struct attention_tile {
     const float *k, *v;
     size_t stride;
     uint32_t first, n;
+    const unsigned char *next_k, *next_v;
 } attention_tile;
 
 typedef struct attention_state {
@@ -35,40 +37,54 @@ typedef struct attention_state {
     float shrink[MF_ATTENTION_QUERIES];
 } attention_state;
 
-/* From a page to the next, which will be wanted too; 0: there is none. */
-MF_LANE_OP size_t attention_ahead(const mf_attention_args *a, uint32_t first)
-{
-    const uint32_t next = first + TILE_POSITIONS, n_kv = a->n_kv + a->n_rows - 1;
-    if (next >= a->end || next >= n_kv)
-        return 0;
-    return (size_t)((uintptr_t)a->pages[next / TILE_POSITIONS] -
-                    (uintptr_t)a->pages[first / TILE_POSITIONS]);
-}
-
 /* The n positions from `first` on as float32. */
 MF_LANE_OP attention_tile attention_load(const mf_attention_args *a, uint32_t first, uint32_t n)
 {
-    const unsigned char *page = a->pages[first / TILE_POSITIONS];
-    const unsigned char *k = page + a->k_offset, *v = page + a->v_offset;
-    const uint32_t dim = a->head_dim;
-    if (a->cache_type == MF_F32 && a->n_rows * a->n_heads < COPIED_FROM)
-        return (attention_tile){(const void *)k, (const void *)v, a->kv_row_bytes / sizeof(float),
-                                first, n};
-    const size_t ahead = attention_ahead(a, first),
-                 n_bytes = mf_cache_head_at(a->cache_type, 1, dim);
+    const unsigned char *const *page =
+        (const unsigned char *const *)a->pages + first / TILE_POSITIONS;
+    const unsigned char *k = page[0] + a->k_offset, *v = page[0] + a->v_offset;
+    const uint32_t dim = a->head_dim, next = first + TILE_POSITIONS;
+    attention_tile t = {.k = a->scratch,
+                        .v = a->scratch + (size_t)TILE_POSITIONS * dim,
+                        .stride = dim,
+                        .first = first,
+                        .n = n};
+    if (next < a->end && next < a->n_kv + a->n_rows - 1) {
+        t.next_k = page[1] + a->k_offset;
+        t.next_v = page[1] + a->v_offset;
+    }
+    if (a->cache_type == MF_F32 && a->n_rows * a->n_heads < COPIED_FROM) {
+        t.k = (const void *)k;
+        t.v = (const void *)v;
+        t.stride = a->kv_row_bytes / sizeof(float);
+        return t;
+    }
     for (uint32_t j = 0; j < 2; j++) {
         const unsigned char *from = j == 0 ? k : v;
         float *to = a->scratch + (size_t)j * TILE_POSITIONS * dim;
         for (uint32_t p = 0; p < n; p++, from += a->kv_row_bytes, to += dim) {
-            for (size_t at = 0; ahead != 0 && at < n_bytes; at += 64)
-                __builtin_prefetch((const void *)((uintptr_t)from + ahead + at), 0, 2);
             if (a->cache_type == MF_F32)
                 memcpy(to, from, dim * sizeof *to);
             else
                 mf_cache_load(to, from, from + a->scales_at, dim, a->cache_type);
         }
     }
-    return (attention_tile){a->scratch, a->scratch + (size_t)TILE_POSITIONS * dim, dim, first, n};
+    return t;
+}
+
+/* Which rows of the next tile a block of queries fetches, a few between its own products each: the
+ * caches take few at a time. */
+typedef struct attention_share {
+    uint32_t part, mask; /* rows r with (r & mask) == part */
+    size_t value_bytes;
+} attention_share;
+
+/* Dimensions d .. d + LANES - 1 of row r of the next tile; share may be NULL: none. */
+MF_LANE_OP void attention_fetch(const mf_attention_args *a, const attention_share *share,
+                                const unsigned char *rows, uint32_t r, uint32_t d)
+{
+    if (share != NULL && (r & share->mask) == share->part)
+        __builtin_prefetch(rows + r * a->kv_row_bytes + d * share->value_bytes, 0, 2);
 }
 
 MF_LANE_OP const float *attention_query(const mf_attention_args *a, uint32_t i)
@@ -91,9 +107,9 @@ MF_LANE_OP void attention_dots(const float *const *q, const float *const *k, uin
 }
 
 /* Scores of n_queries (a constant) from query i on with the tile's first n positions, and -infinity
- * after them. */
+ * after them; the next tile's keys are fetched meanwhile. */
 MF_LANE_OP void attention_scores(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
-                                 const attention_tile *t, uint32_t n,
+                                 const attention_tile *t, uint32_t n, const attention_share *share,
                                  float (*scores)[TILE_POSITIONS])
 {
     const float *q[QUERY_BLOCK];
@@ -109,8 +125,11 @@ MF_LANE_OP void attention_scores(const mf_attention_args *a, uint32_t i, uint32_
                 dot[x][j] = lanes_set(0);
         }
         uint32_t d = 0;
-        for (; d + LANES <= a->head_dim; d += LANES)
+        for (; d + LANES <= a->head_dim; d += LANES) {
+            for (uint32_t j = 0; j < POSITION_BLOCK; j++)
+                attention_fetch(a, share, t->next_k, p + j, d);
             attention_dots(q, k, n_queries, d, LANES, dot);
+        }
         if (d < a->head_dim)
             attention_dots(q, k, n_queries, d, a->head_dim - d, dot);
         for (uint32_t x = 0; x < n_queries; x++) {
@@ -144,10 +163,11 @@ MF_LANE_OP float attention_weights(float *scores, mf_attention_sum *s, bool is_f
     return shrink;
 }
 
-/* out[i ..][d ..] = that * shrink + sum_p weights[p] * v_p, n_queries and n_vectors constants. */
+/* out[i ..][d ..] = that * shrink + sum_p weights[p] * v_p, n_queries and n_vectors constants; the
+ * next tile's values there are fetched meanwhile. */
 MF_LANE_OP void attention_values(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
                                  uint32_t d, uint32_t n_vectors, const attention_tile *t,
-                                 uint32_t n, const attention_state *s)
+                                 uint32_t n, const attention_share *share, const attention_state *s)
 {
     /* a constant but for the last */
     const size_t left = n_vectors == VALUE_BLOCK ? VALUE_BLOCK * LANES : a->head_dim - d;
@@ -161,6 +181,8 @@ MF_LANE_OP void attention_values(const mf_attention_args *a, uint32_t i, uint32_
                           lanes_set(s->shrink[i + x]));
     for (uint32_t p = 0; p < n; p++, v += t->stride) {
         lanes value[VALUE_BLOCK];
+        for (uint32_t j = 0; j < n_vectors; j++)
+            attention_fetch(a, share, t->next_v, p, d + j * LANES);
         for (uint32_t j = 0; j < n_vectors; j++)
             value[j] = lanes_load(v + j * LANES, left - j * LANES);
         for (uint32_t x = 0; x < n_queries; x++) {
@@ -177,9 +199,10 @@ MF_LANE_OP void attention_values(const mf_attention_args *a, uint32_t i, uint32_
 /* The tile joins n_queries (a constant) queries from query i on, all of which see its first n
  * positions. */
 MF_LANE_OP void attention_block(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
-                                const attention_tile *t, uint32_t n, attention_state *s)
+                                const attention_tile *t, uint32_t n, const attention_share *share,
+                                attention_state *s)
 {
-    attention_scores(a, i, n_queries, t, n, s->scores);
+    attention_scores(a, i, n_queries, t, n, share, s->scores);
     for (uint32_t x = i; x < i + n_queries; x++) {
         const uint32_t first =
             mf_attention_first(a->window, a->window_is_chunk, a->n_kv + x / a->n_heads);
@@ -190,9 +213,9 @@ MF_LANE_OP void attention_block(const mf_attention_args *a, uint32_t i, uint32_t
     }
     uint32_t d = 0;
     for (; d + VALUE_BLOCK * LANES <= a->head_dim; d += VALUE_BLOCK * LANES)
-        attention_values(a, i, n_queries, d, VALUE_BLOCK, t, n, s);
+        attention_values(a, i, n_queries, d, VALUE_BLOCK, t, n, share, s);
     for (; d < a->head_dim; d += LANES)
-        attention_values(a, i, n_queries, d, 1, t, n, s);
+        attention_values(a, i, n_queries, d, 1, t, n, share, s);
 }
 
 /* Of the tile's positions, those that a query sees the last of. */
@@ -202,7 +225,8 @@ MF_LANE_OP uint32_t attention_seen(const mf_attention_args *a, uint32_t i, const
     return n_kv <= t->first ? 0 : n_kv - t->first < t->n ? n_kv - t->first : t->n;
 }
 
-/* Rows begin and end later and later: queries i .. end - 1 see some of the tile. */
+/* Rows begin and end later and later: queries i .. end - 1 see some of the tile. The first
+ * blocks of them fetch the next one. */
 MF_LANE_OP void attention_tile_all(const mf_attention_args *a, const attention_tile *t,
                                    attention_state *s)
 {
@@ -214,14 +238,21 @@ MF_LANE_OP void attention_tile_all(const mf_attention_args *a, const attention_t
         if (mf_attention_first(a->window, a->window_is_chunk, a->n_kv + end / a->n_heads) >=
             t->first + TILE_POSITIONS)
             break;
+    attention_share share = {0, end - i >= 4 * QUERY_BLOCK ? 3 : end - i >= 2 * QUERY_BLOCK,
+                             mf_cache_head_at(a->cache_type, 1, 1)};
     while (i < end) {
         const uint32_t n = attention_seen(a, i, t);
-        if (i + QUERY_BLOCK <= end && attention_seen(a, i + QUERY_BLOCK - 1, t) == n) {
-            attention_block(a, i, QUERY_BLOCK, t, n, s);
-            i += QUERY_BLOCK;
-        } else {
-            attention_block(a, i++, 1, t, n, s);
-        }
+        const bool is_block =
+            i + QUERY_BLOCK <= end && attention_seen(a, i + QUERY_BLOCK - 1, t) == n;
+        const bool is_fetching = t->next_k != NULL && share.part <= share.mask;
+        if (is_block && is_fetching)
+            attention_block(a, i, QUERY_BLOCK, t, n, &share, s);
+        else if (is_block)
+            attention_block(a, i, QUERY_BLOCK, t, n, NULL, s);
+        else
+            attention_block(a, i, 1, t, n, is_fetching ? &share : NULL, s);
+        i += is_block ? QUERY_BLOCK : 1;
+        share.part++;
     }
 }
 

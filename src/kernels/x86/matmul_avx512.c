@@ -53,7 +53,7 @@ typedef struct tier {
     mf_fixed_kernels folded;              /* of blocks with integer scales; none: as other blocks */
     bool (*is_fixed)(const mf_matrix *w); /* whether it goes to `fixed` */
     bool has_vbmi;                        /* FP8 in blocks needs it */
-    bool has_bf16_tiles;                  /* floats take them */
+    bool has_bf16_tiles;                  /* BF16 weights take them */
 } tier;
 
 static bool is_any_fixed(const mf_matrix *w)
@@ -118,7 +118,7 @@ static bool is_left_to_avx2(const tier *t, const mf_matrix *w)
 
 static bool is_for_bf16_tiles(const tier *t, const mf_matrix *w)
 {
-    return t->has_bf16_tiles && w->shape.kind == MF_WEIGHT_FLOAT;
+    return t->has_bf16_tiles && w->shape.kind == MF_WEIGHT_FLOAT && w->shape.float_type == MF_BF16;
 }
 
 static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens)
