@@ -349,16 +349,16 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
     return status;
 }
 
-/* What MF_PREDICT_AUTO is where a device has the slots: the link is idle while layers are computed,
- * so that what the next router says is uploaded then, if all experts are in RAM; but not where
- * nearly all have slots, since layers that are recorded ahead are foretold nothing. Where experts
- * have to be read, their levels are left to what they hold. */
+/* What MF_PREDICT_AUTO is where a device has the slots. If all experts are in RAM, the link is idle
+ * while layers are computed, so that what the next router says is uploaded then; but not where
+ * nearly all have slots, since layers that are recorded ahead are foretold nothing. If experts have
+ * to be read, trials tell which way is faster, as on the CPU. */
 static mf_predict predict_for_device(const mf_runner *r)
 {
     const uint64_t n = (uint64_t)r->h.n_moe_layers * r->h.n_experts;
-    const bool is_in_ram = mf_expert_store_n_places(r->store) >= n;
-    return is_in_ram && mf_expert_store_n_slots(r->store) * 10 < n * 9 ? MF_PREDICT_NEXT_LAYER
-                                                                       : MF_PREDICT_OFF;
+    if (mf_expert_store_n_places(r->store) < n)
+        return MF_PREDICT_AUTO;
+    return mf_expert_store_n_slots(r->store) * 10 < n * 9 ? MF_PREDICT_NEXT_LAYER : MF_PREDICT_OFF;
 }
 
 static mf_status open_foresight(mf_runner *r, const mf_runner_options *o, mf_error *error)

@@ -53,6 +53,7 @@ static mf_engine_options options_of(const golden_case *c, uint32_t share)
     REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, &info, &error), &error);
     const uint64_t n_slots = (uint64_t)info.n_moe_layers * info.n_experts * share / 100;
     options.expert_cache_bytes = n_slots * info.slot_bytes;
+    options.predict = MF_PREDICT_OFF; /* what is foretold is not recorded ahead */
     return options;
 }
 

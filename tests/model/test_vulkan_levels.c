@@ -92,9 +92,9 @@ static void check_case(const golden_case *c)
         CHECK(i >= 2 || stats[1].n_expert_host_hits > 0);
         if (i % 2 != 0)
             continue;
-        options.predict = MF_PREDICT_AUTO; /* that, where nothing is read */
+        options.predict = MF_PREDICT_AUTO; /* that, or, where experts are read, as trials say */
         (void)evaluate(open_engine(c, &options, &own), &g, got, stats);
-        CHECK((stats[1].n_hints > 0) == (i < 2));
+        CHECK(stats[1].n_hints > 0);
         CHECK_BYTES(got, as_it_is, g.n_vocab * sizeof *got);
     }
     own.has_copy_queue = true;
