@@ -396,7 +396,6 @@ bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *to
     mf_status status = mf_guide_mask(c->guide, c->mask, c->job->served->info.n_vocab, NULL, &error);
     if (status != MF_OK) {
         mf_srv_refuse_status(r, status, &error);
-        r->status = 500;
         return false;
     }
     *token = mf_sampler_sample_masked(c->sampler, logits, c->mask);

@@ -478,6 +478,46 @@ static void check_locale(const grammar_data *d)
         printf("%s stays\n", folder);
 }
 
+/* "[first, first + 1, ...]", behind what is in text. */
+static void add_numbers(char *text, size_t capacity, unsigned first, unsigned n)
+{
+    size_t at = strlen(text);
+    for (unsigned i = 0; i < n; i++)
+        at += (size_t)snprintf(text + at, capacity - at, "%c%u", i == 0 ? '[' : ',', first + i);
+    snprintf(text + at, capacity - at, "]");
+}
+
+/* Long lists of values take no more time than their length; what would take its square is refused.
+ */
+static void check_long_lists(const grammar_data *d)
+{
+    enum { N = 30000, CAPACITY = 1 << 20 };
+    char *text = malloc(CAPACITY);
+    mf_error error = {0};
+    CHECK(text != NULL);
+    if (text == NULL)
+        return;
+    snprintf(text, CAPACITY, "{\"enum\": ");
+    add_numbers(text, CAPACITY, 100000, N);
+    snprintf(text + strlen(text), CAPACITY - strlen(text), "}");
+    mf_grammar *g = grammar_of_schema(d, text, &error);
+    CHECK_MSG(g != NULL, "%s", error.message);
+    mf_grammar_free(&g);
+    static const char *const two[] = {"{\"oneOf\": [{\"enum\": ", "{\"allOf\": [{\"enum\": "};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(text, CAPACITY, "%s", two[i]);
+        add_numbers(text, CAPACITY, 100000, N);
+        snprintf(text + strlen(text), CAPACITY - strlen(text), "}, {\"enum\": ");
+        add_numbers(text, CAPACITY, 100000 + N, N);
+        snprintf(text + strlen(text), CAPACITY - strlen(text), "}]}");
+        g = grammar_of_schema(d, text, &error);
+        CHECK(g == NULL && error.code == MF_ERR_UNSUPPORTED);
+        CHECK_CONTAINS(error.message, "lists of values and names are too long to be compared");
+        mf_grammar_free(&g);
+    }
+    free(text);
+}
+
 int main(void)
 {
     grammar_data d;
@@ -488,6 +528,7 @@ int main(void)
         check_case(&d, &composed[i]);
     check_refusals(&d);
     check_remarks(&d);
+    check_long_lists(&d);
     check_locale(&d);
     grammar_data_close(&d);
     return test_result();
