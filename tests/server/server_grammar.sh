@@ -176,5 +176,8 @@ awk -v ask="$ask" 'BEGIN {
 post /v1/chat/completions "@$scratch/ambiguous"
 expect_status 400
 expect_body 'the grammar is too ambiguous'
+post /v1/completions '{"prompt":"x","temperature":0,"max_tokens":300,"ignore_eos":true,"grammar":"root ::= (a | b | c){300,400}\na ::= [a-z]+ \" \"\nb ::= [a-z ]* \".\"\nc ::= [^\\n]{1,50}"}'
+expect_status 400
+expect_body 'the grammar is too ambiguous'
 stop_server
 finish
