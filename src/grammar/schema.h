@@ -38,8 +38,6 @@ typedef struct mf_schema_reader {
     bool is_closed; /* objects that name properties and say nothing of others have no others */
     unsigned depth;
     unsigned long n_reads;     /* of conjunctions: bounded */
-    unsigned long n_steps;     /* of patterns' automata: bounded for all together */
-    unsigned long n_compared;  /* values and names that were compared: bounded */
     mf_schema_target *targets; /* of $ref, each a rule */
     size_t n_targets, target_capacity;
 } mf_schema_reader;

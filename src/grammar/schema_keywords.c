@@ -75,15 +75,15 @@ static bool is_idle(yyjson_val *name, yyjson_val *value)
     return yyjson_equals_str(name, "uniqueItems") && yyjson_is_false(value);
 }
 
-/* Lists of one schema compared with each other: their lengths multiply. A second or two. */
+/* Lists compared with each other: their lengths multiply. A second or two. */
 #define MAX_COMPARED 30000000
 #define KEYWORD_STEPS 16 /* a keyword is looked for among all that there are */
 
 /* May n more be compared? */
 static bool may_compare(mf_schema_reader *s, size_t n)
 {
-    s->n_compared += n;
-    if (s->n_compared <= MAX_COMPARED)
+    s->rules->n_compared += n;
+    if (s->rules->n_compared <= MAX_COMPARED)
         return true;
     (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED,
                          "its lists of values and names are too long to be compared");

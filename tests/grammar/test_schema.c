@@ -518,6 +518,40 @@ static void check_long_lists(const grammar_data *d)
     free(text);
 }
 
+/* What reading them takes is bounded for all schemas of a grammar together: each of these alone is
+ * read, and all of them are not. */
+static void check_many_schemas(const grammar_data *d)
+{
+    enum { N = 8, N_VALUES = 2000, CAPACITY = 1 << 16 };
+    char *text = malloc(CAPACITY);
+    mf_grammar_schema schemas[N];
+    mf_grammar_params params;
+    mf_error error = {0};
+    mf_grammar *g = NULL;
+    CHECK(text != NULL);
+    if (text == NULL)
+        return;
+    snprintf(text, CAPACITY, "{\"oneOf\": [{\"enum\": ");
+    add_numbers(text, CAPACITY, 10000, N_VALUES);
+    snprintf(text + strlen(text), CAPACITY - strlen(text), "}, {\"enum\": ");
+    add_numbers(text, CAPACITY, 10000 + N_VALUES, N_VALUES);
+    snprintf(text + strlen(text), CAPACITY - strlen(text), "}]}");
+    for (size_t i = 0; i < N; i++)
+        schemas[i] = (mf_grammar_schema){"s", text, strlen(text)};
+    mf_grammar_params_default(&params);
+    params.gbnf = "root ::= s";
+    params.n_gbnf_bytes = strlen(params.gbnf);
+    params.schemas = schemas;
+    params.n_schemas = 1;
+    CHECK_MSG(mf_grammar_compile(d->vocabulary, &params, &g, &error) == MF_OK, "%s", error.message);
+    mf_grammar_free(&g);
+    params.n_schemas = N;
+    CHECK(mf_grammar_compile(d->vocabulary, &params, &g, &error) == MF_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(error.message, "lists of values and names are too long to be compared");
+    CHECK(g == NULL);
+    free(text);
+}
+
 int main(void)
 {
     grammar_data d;
@@ -529,6 +563,7 @@ int main(void)
     check_refusals(&d);
     check_remarks(&d);
     check_long_lists(&d);
+    check_many_schemas(&d);
     check_locale(&d);
     grammar_data_close(&d);
     return test_result();
