@@ -248,7 +248,7 @@ static bool read_output_config(yyjson_val *object, mf_srv_conversation *c, mf_sr
     if (v && !yyjson_is_obj(v))
         return mf_srv_refuse_field(r, "output_config", "expected an object");
     if (v && (!mf_srv_check_fields(v, "output_config", tables, r) ||
-              !mf_srv_get_word(v, "effort", efforts, &effort, r)))
+              !mf_srv_get_word(v, "output_config.effort", efforts, &effort, r)))
         return false;
     c->effort = effort >= 0 ? efforts[effort] : NULL;
     return true;

@@ -396,7 +396,6 @@ bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *to
     mf_status status = mf_guide_mask(c->guide, c->mask, c->job->served->info.n_vocab, NULL, &error);
     if (status != MF_OK) {
         mf_srv_refuse_status(r, status, &error);
-        r->status = 500;
         return false;
     }
     *token = mf_sampler_sample_masked(c->sampler, logits, c->mask);
@@ -406,9 +405,13 @@ bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *to
 bool mf_srv_constraint_take(mf_srv_choice *c, int32_t token, mf_srv_refusal *r)
 {
     mf_error error = {0};
-    if (!c->guide || mf_guide_accept(c->guide, token, &error) == MF_OK)
+    const mf_status status = c->guide ? mf_guide_accept(c->guide, token, &error) : MF_OK;
+    if (status == MF_OK)
         return true;
-    return mf_srv_refuse(r, 500, "%s", error.message);
+    mf_srv_refuse_status(r, status, &error);
+    if (status == MF_ERR_ARGUMENT)
+        r->status = 500; /* the mask had allowed the token */
+    return false;
 }
 
 int32_t mf_srv_constraint_forced(mf_srv_choice *c)

@@ -76,7 +76,10 @@ static bool read_result(yyjson_val *block, const char *place, mf_srv_conversatio
     bool is_error = false;
     mf_srv_message *m = mf_srv_conversation_add(c, MF_SRV_TOOL, r);
     snprintf(name, sizeof name, "%.70s.tool_use_id", place);
-    if (!m || !mf_srv_is_text(id, name, r) || !mf_srv_get_bool(block, "is_error", &is_error, r))
+    if (!m || !mf_srv_is_text(id, name, r))
+        return false;
+    snprintf(name, sizeof name, "%.70s.is_error", place);
+    if (!mf_srv_get_bool(block, name, &is_error, r))
         return false;
     m->call_id = strdup(yyjson_get_str(id));
     if (!m->call_id)

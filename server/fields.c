@@ -7,7 +7,8 @@
 
 yyjson_val *mf_srv_field_of(yyjson_val *object, const char *name)
 {
-    yyjson_val *value = yyjson_obj_get(object, name);
+    const char *dot = strrchr(name, '.');
+    yyjson_val *value = yyjson_obj_get(object, dot ? dot + 1 : name);
     return yyjson_is_null(value) ? NULL : value;
 }
 
@@ -21,11 +22,11 @@ static bool says_nothing(yyjson_val *v)
            (yyjson_is_str(v) && yyjson_get_len(v) == 0);
 }
 
-static const mf_srv_field *find(const mf_srv_field *const *tables, const char *name)
+static const mf_srv_field *find(const mf_srv_field *const *tables, yyjson_val *key)
 {
     for (; *tables; tables++)
         for (const mf_srv_field *f = *tables; f->name; f++)
-            if (strcmp(f->name, name) == 0)
+            if (yyjson_equals_str(key, f->name))
                 return f;
     return NULL;
 }
@@ -41,7 +42,7 @@ bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_fiel
         const char *key_text = yyjson_get_str(key);
         if (!key_text) /* never of a parsed object: its keys are strings */
             continue;
-        const mf_srv_field *field = find(tables, key_text);
+        const mf_srv_field *field = find(tables, key);
         snprintf(name, sizeof name, "%s%s%s", what, *what ? "." : "", key_text);
         if (yyjson_obj_getn(object, key_text, yyjson_get_len(key)) != value)
             return mf_srv_refuse_field(r, name, "given twice");

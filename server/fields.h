@@ -27,7 +27,8 @@ typedef struct mf_srv_field {
 bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_field *const *tables,
                          mf_srv_refusal *r);
 
-/* NULL where it is absent or null. */
+/* NULL where it is absent or null. Of names with points, here and below, the last part is the
+ * field's of this object, and all of it is said in messages: thinking.budget_tokens. */
 yyjson_val *mf_srv_field_of(yyjson_val *object, const char *name);
 
 /* Each leaves *out alone where the field is absent, and refuses one that is something else. */

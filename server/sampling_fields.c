@@ -179,7 +179,7 @@ bool mf_srv_get_stream_options(yyjson_val *object, mf_srv_params *p, mf_srv_refu
     if (v && !yyjson_is_obj(v))
         return mf_srv_refuse_field(r, "stream_options", "expected an object");
     return !v || (mf_srv_check_fields(v, "stream_options", tables, r) &&
-                  mf_srv_get_bool(v, "include_usage", &p->has_usage_event, r));
+                  mf_srv_get_bool(v, "stream_options.include_usage", &p->has_usage_event, r));
 }
 
 bool mf_srv_get_model(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)

@@ -40,7 +40,7 @@ static bool get_context(yyjson_val *reasoning, mf_srv_conversation *c, mf_srv_re
 {
     static const char *const words[] = {"auto", "current_turn", "all_turns", NULL};
     int word = 0;
-    if (!mf_srv_get_word(reasoning, "context", words, &word, r))
+    if (!mf_srv_get_word(reasoning, "reasoning.context", words, &word, r))
         return false;
     c->keeps_thoughts = c->keeps_thoughts || word == 2;
     return true;
@@ -75,8 +75,8 @@ static bool get_variables(yyjson_val *object, mf_srv_conversation *c, mf_srv_ref
     if (!yyjson_is_obj(v))
         return mf_srv_refuse_field(r, "chat_template_kwargs", "expected an object");
     if (!mf_srv_check_fields(v, "chat_template_kwargs", tables, r) ||
-        !mf_srv_get_bool(v, "enable_thinking", &is_on, r) ||
-        !mf_srv_get_bool(v, "thinking", &is_on, r))
+        !mf_srv_get_bool(v, "chat_template_kwargs.enable_thinking", &is_on, r) ||
+        !mf_srv_get_bool(v, "chat_template_kwargs.thinking", &is_on, r))
         return false;
     if (mf_srv_field_of(v, "enable_thinking") || mf_srv_field_of(v, "thinking"))
         c->thinking = is_on ? MF_THINKING_ON : MF_THINKING_OFF;
@@ -108,8 +108,8 @@ static bool get_thinking_object(yyjson_val *object, mf_thinking *out, size_t *bu
     if (v && !yyjson_is_obj(v))
         return mf_srv_refuse_field(r, "thinking", "expected an object");
     if (!mf_srv_check_fields(v, "thinking", tables, r) ||
-        !mf_srv_get_word(v, "type", words, &word, r) ||
-        !mf_srv_get_count(v, "budget_tokens", 0, INT32_MAX, budget, r))
+        !mf_srv_get_word(v, "thinking.type", words, &word, r) ||
+        !mf_srv_get_count(v, "thinking.budget_tokens", 0, INT32_MAX, budget, r))
         return false;
     if (word == 0 || word == 1)
         *out = word == 0 ? MF_THINKING_OFF : MF_THINKING_ON;
@@ -210,10 +210,11 @@ static bool read_thinking(yyjson_val *object, mf_srv_conversation *c, size_t *bu
     yyjson_val *reasoning = mf_srv_field_of(object, "reasoning");
     if (reasoning && !yyjson_is_obj(reasoning))
         return mf_srv_refuse_field(r, "reasoning", "expected an object");
-    return (!reasoning || (mf_srv_check_fields(reasoning, "reasoning", tables, r) &&
-                           get_context(reasoning, c, r) && get_switch(reasoning, "enabled", c, r) &&
-                           mf_srv_get_count(reasoning, "max_tokens", 0, INT32_MAX, budget, r) &&
-                           get_effort(reasoning, "effort", c, r))) &&
+    return (!reasoning ||
+            (mf_srv_check_fields(reasoning, "reasoning", tables, r) &&
+             get_context(reasoning, c, r) && get_switch(reasoning, "reasoning.enabled", c, r) &&
+             mf_srv_get_count(reasoning, "reasoning.max_tokens", 0, INT32_MAX, budget, r) &&
+             get_effort(reasoning, "reasoning.effort", c, r))) &&
            get_switch(object, "enable_thinking", c, r) &&
            mf_srv_get_count(object, "thinking_budget", 0, INT32_MAX, budget, r) &&
            get_effort(object, "reasoning_effort", c, r) &&

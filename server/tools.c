@@ -548,7 +548,7 @@ bool mf_srv_read_messages_tools(yyjson_val *object, mf_srv_conversation *c, mf_s
     if (!choice)
         return true;
     if (!check(choice, "tool_choice", names, r) ||
-        !mf_srv_get_bool(choice, "disable_parallel_tool_use", &c->has_one_call, r))
+        !mf_srv_get_bool(choice, "tool_choice.disable_parallel_tool_use", &c->has_one_call, r))
         return false;
     if (yyjson_equals_str(type, "none"))
         mf_srv_bytes_free(&c->tools);

@@ -13,9 +13,9 @@
  * come by out-pointer and are untouched on failure. Where an mf_error * is taken it may be NULL; on
  * failure it is filled with one line that names the file, the field and what was expected. Strings
  * are UTF-8. Paths and option structs are copied, never kept. Every *_free / *_close takes a
- * pointer to the handle, accepts NULL handles, and sets the handle to NULL. The library never
- * prints, exits, or reads the environment, and has no mutable globals: any number of engines may be
- * open in one process.
+ * pointer to the handle, accepts NULL and NULL handles, and sets the handle to NULL. The library
+ * never prints, exits, or reads the environment, and has no mutable globals: any number of engines
+ * may be open in one process.
  *
  * Sizes. A struct that later versions may extend begins with struct_bytes: its size as the caller's
  * compiler sees it. *_default and the functions that fill such a struct pass it on, so that a

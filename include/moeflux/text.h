@@ -15,10 +15,11 @@ typedef struct mf_tokenizer mf_tokenizer;
 /* --------------------------------------- tokenizer --------------------------------------- */
 
 /*
- * Opens the tokenizer of a checkpoint directory: tokenizer.json, or Kimi's tiktoken.model if there
- * is none, and where present tokenizer_config.json, chat_template.jinja, config.json and
- * generation_config.json (for end tokens); or of a GGUF file. allocator may be NULL. Errors:
- * MF_ERR_ARGUMENT, _NO_MEMORY, _IO, _FORMAT, _UNSUPPORTED, _NOT_FOUND (neither file).
+ * Opens the tokenizer of a checkpoint directory: tokenizer.json, or if there is none Kimi's
+ * tiktoken.model, Hunyuan's hy.tiktoken or SentencePiece's tokenizer.model, and where present
+ * tokenizer_config.json, chat_template.jinja, config.json and generation_config.json (for end
+ * tokens); or of a GGUF file. allocator may be NULL. Errors: MF_ERR_ARGUMENT, _NO_MEMORY, _IO,
+ * _FORMAT, _UNSUPPORTED, _NOT_FOUND (none of these).
  */
 MF_API MF_MUST_CHECK mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator,
                                                  mf_tokenizer **out, mf_error *error);
@@ -26,8 +27,9 @@ MF_API void mf_tokenizer_free(mf_tokenizer **tokenizer);
 
 /*
  * Token ids of text[n_bytes], exactly those of Hugging Face tokenizers with
- * add_special_tokens=False, or of tokenization_kimi.py for a tiktoken.model; special tokens written
- * in the text are recognised if parse_special is non-zero, else they are encoded as plain text.
+ * add_special_tokens=False, of the sentencepiece package for a tokenizer.model, or of
+ * tokenization_kimi.py for a tiktoken.model; special tokens written in the text are recognised if
+ * parse_special is non-zero, else they are encoded as plain text.
  * Writes at most capacity ids and always sets *n_tokens to the full count: call with capacity 0 to
  * size the buffer. Invalid UTF-8 is read as U+FFFD. Errors: MF_ERR_ARGUMENT, _NO_MEMORY,
  * _UNSUPPORTED (the pre-tokeniser's regex takes too much work on this text).

@@ -67,20 +67,26 @@ static mf_expr read_arguments(mf_rules *r, const mf_vocabulary *v, const source 
 }
 
 /* The arguments of a tool whose schema is not strict and not supported: tried apart, since a
- * failure stays. */
-static bool is_supported(const mf_rules *r, const mf_vocabulary *v, const source *s,
+ * failure stays. What it takes counts, unless it is read once more. */
+static bool is_supported(mf_rules *r, const mf_vocabulary *v, const source *s,
                          const mf_grammar_tool *tool)
 {
     mf_rules tried;
     mf_program program = {0};
     bool is_good = mf_rules_init(&tried, &r->allocator, NULL) == MF_OK;
     if (is_good) {
+        tried.n_compared = r->n_compared;
+        tried.n_steps = r->n_steps;
         tried.root = mf_rules_add(&tried, NULL, 0);
         mf_rules_define(&tried, tried.root, read_arguments(&tried, v, s, tool, tool->name));
         is_good = mf_program_make(&tried, &program, NULL) == MF_OK;
     }
-    if (is_good)
+    if (is_good) {
         mf_program_free(&program);
+    } else {
+        r->n_compared = tried.n_compared;
+        r->n_steps = tried.n_steps;
+    }
     mf_rules_free(&tried);
     return is_good;
 }

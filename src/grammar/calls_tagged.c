@@ -132,7 +132,7 @@ static bool may_be_string(const tagged *t, yyjson_val *schema, int depth)
     for (size_t k = 0; k < 3; k++) {
         yyjson_arr_foreach(yyjson_obj_get(schema, lists[k]), i, n, item)
         {
-            may = may || may_be_string(t, mf_schema_follow(t->schema->json, item), depth + 1);
+            may = may || may_be_string(t, mf_schema_follow(t->schema, item), depth + 1);
             has_list = true;
         }
     }
@@ -173,7 +173,7 @@ static mf_expr type_word(const tagged *t, yyjson_val *shape)
 static mf_expr argument(const tagged *t, const char *name, size_t n_name, yyjson_val *schema)
 {
     mf_rules *r = t->schema->rules;
-    yyjson_val *shape = mf_schema_follow(t->schema->json, schema);
+    yyjson_val *shape = mf_schema_follow(t->schema, schema);
     mf_expr value = words_of(t, shape);
     bool is_text = value != MF_EXPR_NOTHING;
     if (!is_text && may_be_string(t, shape, 0)) {
@@ -205,15 +205,16 @@ static mf_expr all_arguments(tagged *t, yyjson_val *schema)
         mf_rules_fail(r, MF_ERR_UNSUPPORTED, "the model's syntax does not close its arguments");
         return all;
     }
-    schema = mf_schema_follow(t->schema->json, schema);
+    schema = mf_schema_follow(t->schema, schema);
     yyjson_val *properties = yyjson_obj_get(schema, "properties");
     if (!yyjson_is_obj(properties))
         return all;
     yyjson_obj_foreach(properties, i, n, name, value)
     {
         mf_expr one = argument(t, yyjson_get_str(name), yyjson_get_len(name), value);
-        all = mf_expr_seq(r, all,
-                          mf_schema_is_required(schema, name) ? one : mf_expr_optional(r, one));
+        all = mf_expr_seq(
+            r, all,
+            mf_schema_is_required(t->schema, schema, name) ? one : mf_expr_optional(r, one));
     }
     return all;
 }

@@ -190,7 +190,7 @@ static mf_expr named_members(writer *w, yyjson_val *schema, bool is_top)
         const mf_expr value = value_of(w, yyjson_obj_iter_get_val(name));
         mf_expr one = member(w, yyjson_get_str(name), yyjson_get_len(name), value, is_top);
         all[i] = mf_schema_shared(w->schema, one);
-        must[i] = mf_schema_is_required(schema, name);
+        must[i] = mf_schema_is_required(w->schema, schema, name);
     }
     for (size_t i = n; has_memory && i-- > 0 && r->status == MF_OK;) {
         mf_expr with = mf_expr_seq(r, all[i], more), behind = with;
@@ -350,7 +350,7 @@ static mf_expr value_of(writer *w, yyjson_val *schema)
     if (!yyjson_is_obj(schema))
         return mf_schema_fail(w->schema, MF_ERR_FORMAT,
                               "expected a schema: an object, true or false");
-    schema = mf_schema_follow(w->schema->json, schema);
+    schema = mf_schema_follow(w->schema, schema);
     for (size_t i = 0; i < w->n_shapes; i++)
         if (w->shapes[i].schema == schema)
             return mf_expr_rule(r, w->shapes[i].rule);
@@ -381,7 +381,7 @@ static mf_expr write_arguments(writer *w, yyjson_val *schema)
     }
     w->text = w->style == MF_REPLY_ARGUMENTS_PYTHON ? mf_schema_shared(w->schema, python_text(r))
                                                     : mf_expr_text_without(r, close);
-    schema = mf_schema_follow(w->schema->json, schema);
+    schema = mf_schema_follow(w->schema, schema);
     if (w->style == MF_REPLY_ARGUMENTS_BARE)
         return object(w, schema);
     return members(w, schema, true);

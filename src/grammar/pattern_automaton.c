@@ -358,7 +358,7 @@ static void open_automaton(mf_machine *m, mf_schema_reader *s)
 {
     *m = (mf_machine){.schema = s, .allocator = s->rules->allocator};
     mf_decisions_init(&m->d, &m->allocator);
-    m->d.n_steps = s->n_steps;
+    m->d.n_steps = s->rules->n_steps;
     m->classes = mf_alloc_array(&m->allocator, MF_MAX_CLASSES, sizeof *m->classes);
     m->places = mf_alloc_array(&m->allocator, N_PLACES, sizeof *m->places);
     if (m->classes == NULL || m->places == NULL)
@@ -403,7 +403,7 @@ mf_expr mf_pattern_automaton(mf_schema_reader *s, const mf_pattern *patterns, si
         find_live(&m);
         e = write_rules(&m);
     }
-    s->n_steps = m.d.n_steps + 8 * m.n_states * m.n_kinds; /* what follows the diagrams, too */
+    r->n_steps = m.d.n_steps + 8 * m.n_states * m.n_kinds; /* what follows the diagrams, too */
     const bool is_without_memory =
         m.status == MF_ERR_NO_MEMORY || m.d.state == MF_DECISIONS_NO_MEMORY;
     if (!mf_machine_is_good(&m) && r->status == MF_OK)

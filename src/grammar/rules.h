@@ -67,6 +67,9 @@ typedef struct mf_rules {
     size_t n_rules, rule_capacity;
     uint32_t root;
     uint32_t char_rule; /* a character of a JSON string, or MF_NO_RULE */
+    /* What reading schemas has taken so far, bounded for all that a grammar has together: values
+     * and names compared, steps of patterns' automata. */
+    unsigned long n_compared, n_steps;
 } mf_rules;
 
 mf_status mf_rules_init(mf_rules *r, const mf_allocator *a, mf_error *error);

@@ -96,7 +96,7 @@ static yyjson_val *target_of(mf_schema_reader *s, yyjson_val *ref)
 {
     yyjson_val *target = NULL;
     if (yyjson_is_str(ref))
-        target = mf_schema_resolve(s->json, yyjson_get_str(ref), yyjson_get_len(ref));
+        target = mf_schema_resolve(s, yyjson_get_str(ref), yyjson_get_len(ref));
     if (target == NULL)
         (void)mf_schema_fail(s, MF_ERR_FORMAT,
                              "$ref: expected the place of a schema in this document, \"#/...\"");
@@ -149,7 +149,7 @@ static yyjson_val *choose(mf_schema_reader *s, mf_conjunction *c, const char **n
         *name = list == any ? "anyOf" : "oneOf";
         if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0)
             (void)mf_schema_fail(s, MF_ERR_FORMAT, "%s: expected a list of schemas", *name);
-        else if (list == one && !mf_schema_are_disjoint(one, s->json))
+        else if (list == one && !mf_schema_are_disjoint(s, one))
             (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED,
                                  "oneOf: its schemas are not seen to exclude each other (by type, "
                                  "or by a required property that is a constant); use anyOf");
@@ -370,19 +370,20 @@ static unsigned type_of_value(yyjson_val *v)
     }
 }
 
-/* Is it one of the constants that a part allows? */
-static bool is_among(yyjson_val *schema, yyjson_val *v)
+/* Is it one of the constants that a part allows? Those of the part itself need no search: values
+ * lie one after another. */
+static bool is_among(mf_schema_reader *s, yyjson_val *schema, yyjson_val *v)
 {
     yyjson_val *constant = yyjson_obj_get(schema, "const");
     yyjson_val *list = yyjson_obj_get(schema, "enum"), *item;
     size_t i, n;
-    if (constant != NULL && !mf_schema_equal(constant, v))
+    if (constant != NULL && !mf_schema_equal(s, constant, v))
         return false;
-    if (list == NULL)
+    if (list == NULL || (v > list && v < unsafe_yyjson_get_next(list)))
         return true;
     yyjson_arr_foreach(list, i, n, item)
     {
-        if (mf_schema_equal(item, v))
+        if (mf_schema_equal(s, item, v))
             return true;
     }
     return false;
@@ -394,7 +395,7 @@ static mf_expr add_constant(mf_schema_reader *s, const mf_conjunction *c, yyjson
     unsigned types = IS_ANYTHING;
     for (size_t i = 0; i < c->n; i++) {
         types &= types_of(s, c->parts[i].schema);
-        if (!is_among(c->parts[i].schema, v))
+        if (!is_among(s, c->parts[i].schema, v))
             return all;
     }
     if ((types & type_of_value(v)) == 0)

@@ -38,7 +38,6 @@ typedef struct mf_schema_reader {
     bool is_closed; /* objects that name properties and say nothing of others have no others */
     unsigned depth;
     unsigned long n_reads;     /* of conjunctions: bounded */
-    unsigned long n_steps;     /* of patterns' automata: bounded for all together */
     mf_schema_target *targets; /* of $ref, each a rule */
     size_t n_targets, target_capacity;
 } mf_schema_reader;
@@ -70,14 +69,15 @@ mf_expr mf_schema_string(mf_schema_reader *s, const mf_conjunction *c);
 mf_expr mf_schema_number(mf_schema_reader *s, const mf_conjunction *c, bool is_integer);
 
 /* Are no two schemas of the list satisfied by one value, as far as can be seen? */
-bool mf_schema_are_disjoint(yyjson_val *list, const mf_json *json);
+bool mf_schema_are_disjoint(mf_schema_reader *s, yyjson_val *list);
 /* What a local reference points to; NULL: nothing. */
-yyjson_val *mf_schema_resolve(const mf_json *json, const char *ref, size_t n_bytes);
+yyjson_val *mf_schema_resolve(mf_schema_reader *s, const char *ref, size_t n_bytes);
 /* The schema that a chain of nothing but $ref leads to. */
-yyjson_val *mf_schema_follow(const mf_json *json, yyjson_val *schema);
-/* Equal as JSON values: numbers by value. */
-bool mf_schema_equal(yyjson_val *a, yyjson_val *b);
-bool mf_schema_is_required(yyjson_val *schema, yyjson_val *name);
+yyjson_val *mf_schema_follow(mf_schema_reader *s, yyjson_val *schema);
+/* Equal as JSON values: numbers by value. True as well once comparing has taken too much work,
+ * which fails what is read: searches end there. */
+bool mf_schema_equal(mf_schema_reader *s, yyjson_val *a, yyjson_val *b);
+bool mf_schema_is_required(mf_schema_reader *s, yyjson_val *schema, yyjson_val *name);
 
 /* The lowest (or, with is_max, highest) whole number that c's parts have for a keyword, at least 0;
  * otherwise what it is where none has it. */

@@ -75,10 +75,28 @@ static bool is_idle(yyjson_val *name, yyjson_val *value)
     return yyjson_equals_str(name, "uniqueItems") && yyjson_is_false(value);
 }
 
+/* Lists compared with each other: their lengths multiply. A second or two. */
+#define MAX_COMPARED 30000000
+#define KEYWORD_STEPS 16 /* a keyword is looked for among all that there are */
+
+/* May n more be compared? */
+static bool may_compare(mf_schema_reader *s, size_t n)
+{
+    s->rules->n_compared += n;
+    if (s->rules->n_compared <= MAX_COMPARED)
+        return true;
+    (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED,
+                         "its lists of values and names are too long to be compared");
+    return false;
+}
+
 bool mf_schema_check_keywords(mf_schema_reader *s, yyjson_val *schema)
 {
     size_t i, n;
     yyjson_val *name, *value;
+    /* It is looked through for each value that it has a part in. */
+    if (!may_compare(s, KEYWORD_STEPS * yyjson_obj_size(schema)))
+        return false;
     yyjson_obj_foreach(schema, i, n, name, value)
     {
         const bool is_foreign_id = yyjson_equals_str(name, "$id") && schema != s->json->root;
@@ -134,10 +152,10 @@ static size_t read_step(const char **at, const char *end, char *out, size_t capa
     return n;
 }
 
-static yyjson_val *step_into(yyjson_val *at, const char *name, size_t n)
+static yyjson_val *step_into(mf_schema_reader *s, yyjson_val *at, const char *name, size_t n)
 {
     if (yyjson_is_obj(at))
-        return yyjson_obj_getn(at, name, n);
+        return may_compare(s, yyjson_obj_size(at)) ? yyjson_obj_getn(at, name, n) : NULL;
     char number[12] = {0}, *stop;
     if (!yyjson_is_arr(at) || n == 0 || n >= sizeof number || name[0] < '0' || name[0] > '9')
         return NULL;
@@ -146,11 +164,11 @@ static yyjson_val *step_into(yyjson_val *at, const char *name, size_t n)
     return *stop == '\0' ? yyjson_arr_get(at, i) : NULL;
 }
 
-yyjson_val *mf_schema_resolve(const mf_json *json, const char *ref, size_t n_bytes)
+yyjson_val *mf_schema_resolve(mf_schema_reader *s, const char *ref, size_t n_bytes)
 {
     const char *at = ref, *end = ref + n_bytes;
-    yyjson_val *v = json->root;
-    yyjson_val *id = yyjson_obj_get(json->root, "$id");
+    yyjson_val *v = s->json->root;
+    yyjson_val *id = yyjson_obj_get(v, "$id");
     char name[512];
     if (yyjson_is_str(id) && yyjson_get_len(id) > 0 && n_bytes > yyjson_get_len(id) &&
         memcmp(ref, yyjson_get_str(id), yyjson_get_len(id)) == 0)
@@ -161,18 +179,18 @@ yyjson_val *mf_schema_resolve(const mf_json *json, const char *ref, size_t n_byt
         if (*at++ != '/')
             return NULL;
         const size_t n = read_step(&at, end, name, sizeof name);
-        v = n < sizeof name ? step_into(v, name, n) : NULL;
+        v = n < sizeof name ? step_into(s, v, name, n) : NULL;
     }
     return yyjson_is_obj(v) || yyjson_is_bool(v) ? v : NULL;
 }
 
-yyjson_val *mf_schema_follow(const mf_json *json, yyjson_val *schema)
+yyjson_val *mf_schema_follow(mf_schema_reader *s, yyjson_val *schema)
 {
     for (int i = 0; i < 16; i++) {
         yyjson_val *ref = yyjson_obj_get(schema, "$ref");
         if (!yyjson_is_str(ref))
             break;
-        yyjson_val *to = mf_schema_resolve(json, yyjson_get_str(ref), yyjson_get_len(ref));
+        yyjson_val *to = mf_schema_resolve(s, yyjson_get_str(ref), yyjson_get_len(ref));
         if (to == NULL)
             break;
         schema = to;
@@ -184,25 +202,48 @@ yyjson_val *mf_schema_follow(const mf_json *json, yyjson_val *schema)
  * equality --
  */
 
-static bool equal_members(yyjson_val *a, yyjson_val *b)
+/* In the order of the first, which mostly is that of the second. */
+static bool equal_members(mf_schema_reader *s, yyjson_val *a, yyjson_val *b)
 {
     size_t i, n;
     yyjson_val *key, *value;
     if (yyjson_obj_size(a) != yyjson_obj_size(b))
         return false;
+    yyjson_val *next = yyjson_is_obj(b) ? unsafe_yyjson_get_first(b) : NULL;
     yyjson_obj_foreach(a, i, n, key, value)
     {
-        yyjson_val *other = yyjson_obj_getn(b, yyjson_get_str(key), yyjson_get_len(key));
-        if (other == NULL || !mf_schema_equal(value, other))
+        yyjson_val *other = next + 1;
+        if (!yyjson_equals(key, next)) {
+            if (!may_compare(s, n))
+                return true;
+            other = yyjson_obj_getn(b, yyjson_get_str(key), yyjson_get_len(key));
+        }
+        if (other == NULL || !mf_schema_equal(s, value, other))
             return false;
+        next = i + 1 < n ? unsafe_yyjson_get_next(next + 1) : next;
     }
     return true;
 }
 
-bool mf_schema_equal(yyjson_val *a, yyjson_val *b)
+static bool equal_items(mf_schema_reader *s, yyjson_val *a, yyjson_val *b)
 {
     size_t i, n;
-    yyjson_val *item;
+    yyjson_val *item, *other = yyjson_arr_get_first(b);
+    if (yyjson_arr_size(a) != yyjson_arr_size(b))
+        return false;
+    yyjson_arr_foreach(a, i, n, item)
+    {
+        if (!mf_schema_equal(s, item, other))
+            return false;
+        other = unsafe_yyjson_get_next(other);
+    }
+    return true;
+}
+
+bool mf_schema_equal(mf_schema_reader *s, yyjson_val *a, yyjson_val *b)
+{
+    if (a == b || !may_compare(s, 1))
+        return true;
     if (yyjson_get_type(a) != yyjson_get_type(b))
         return false;
     switch (yyjson_get_type(a)) {
@@ -215,31 +256,31 @@ bool mf_schema_equal(yyjson_val *a, yyjson_val *b)
         return yyjson_get_len(a) == yyjson_get_len(b) &&
                memcmp(yyjson_get_str(a), yyjson_get_str(b), yyjson_get_len(a)) == 0;
     case YYJSON_TYPE_ARR:
-        if (yyjson_arr_size(a) != yyjson_arr_size(b))
-            return false;
-        yyjson_arr_foreach(a, i, n, item)
-        {
-            if (!mf_schema_equal(item, yyjson_arr_get(b, i)))
-                return false;
-        }
-        return true;
+        return equal_items(s, a, b);
     case YYJSON_TYPE_OBJ:
-        return equal_members(a, b);
+        return equal_members(s, a, b);
     default:
         return true;
     }
 }
 
-bool mf_schema_is_required(yyjson_val *schema, yyjson_val *name)
+static bool is_required(mf_schema_reader *s, yyjson_val *schema, const char *name, size_t n_bytes)
 {
     size_t i, n;
-    yyjson_val *item;
-    yyjson_arr_foreach(yyjson_obj_get(schema, "required"), i, n, item)
+    yyjson_val *item, *required = yyjson_obj_get(schema, "required");
+    if (!may_compare(s, yyjson_arr_size(required)))
+        return true;
+    yyjson_arr_foreach(required, i, n, item)
     {
-        if (mf_schema_equal(item, name))
+        if (yyjson_get_len(item) == n_bytes && memcmp(yyjson_get_str(item), name, n_bytes) == 0)
             return true;
     }
     return false;
+}
+
+bool mf_schema_is_required(mf_schema_reader *s, yyjson_val *schema, yyjson_val *name)
+{
+    return is_required(s, schema, yyjson_get_str(name), yyjson_get_len(name));
 }
 
 /* ---------------------------------------------------------------------------------- disjoint -- */
@@ -255,14 +296,14 @@ static size_t listed(yyjson_val *schema, yyjson_val **first)
     return constant != NULL ? 1 : yyjson_arr_size(list);
 }
 
-static bool list_apart(yyjson_val *a, yyjson_val *b)
+static bool list_apart(mf_schema_reader *s, yyjson_val *a, yyjson_val *b)
 {
     yyjson_val *x, *y;
     const size_t n_x = listed(a, &x), n_y = listed(b, &y);
     for (size_t i = 0; i < n_x; i++, x = unsafe_yyjson_get_next(x)) {
         yyjson_val *other = y;
         for (size_t k = 0; k < n_y; k++, other = unsafe_yyjson_get_next(other))
-            if (mf_schema_equal(x, other))
+            if (mf_schema_equal(s, x, other))
                 return false;
     }
     return n_x > 0 && n_y > 0;
@@ -304,54 +345,45 @@ static unsigned types_said(yyjson_val *schema)
     return bits;
 }
 
-static bool is_required(yyjson_val *schema, const char *name, size_t n_bytes)
-{
-    size_t i, n;
-    yyjson_val *item;
-    yyjson_arr_foreach(yyjson_obj_get(schema, "required"), i, n, item)
-    {
-        if (yyjson_get_len(item) == n_bytes && memcmp(yyjson_get_str(item), name, n_bytes) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Both are objects that must have a property, and it has no value in common. */
-static bool properties_apart(yyjson_val *a, yyjson_val *b, const mf_json *json)
+static bool properties_apart(mf_schema_reader *s, yyjson_val *a, yyjson_val *b)
 {
     size_t i, n;
     yyjson_val *key, *value, *properties = yyjson_obj_get(a, "properties");
+    yyjson_val *others = yyjson_obj_get(b, "properties");
     if (!yyjson_is_obj(properties))
         return false;
     yyjson_obj_foreach(properties, i, n, key, value)
     {
         const char *name = yyjson_get_str(key);
         const size_t n_name = yyjson_get_len(key);
-        yyjson_val *other = yyjson_obj_getn(yyjson_obj_get(b, "properties"), name, n_name);
-        if (other != NULL && is_required(a, name, n_name) && is_required(b, name, n_name) &&
-            list_apart(mf_schema_follow(json, value), mf_schema_follow(json, other)))
+        if (!may_compare(s, yyjson_obj_size(others)))
+            return false;
+        yyjson_val *other = yyjson_obj_getn(others, name, n_name);
+        if (other != NULL && is_required(s, a, name, n_name) && is_required(s, b, name, n_name) &&
+            list_apart(s, mf_schema_follow(s, value), mf_schema_follow(s, other)))
             return true;
     }
     return false;
 }
 
-static bool are_apart(yyjson_val *a, yyjson_val *b, const mf_json *json)
+static bool are_apart(mf_schema_reader *s, yyjson_val *a, yyjson_val *b)
 {
     const unsigned x = types_said(a), y = types_said(b);
     if (x != 0 && y != 0 && (x & y) == 0)
         return true;
-    return list_apart(a, b) || (x == 32 && y == 32 && properties_apart(a, b, json));
+    return list_apart(s, a, b) || (x == 32 && y == 32 && properties_apart(s, a, b));
 }
 
-bool mf_schema_are_disjoint(yyjson_val *list, const mf_json *json)
+bool mf_schema_are_disjoint(mf_schema_reader *s, yyjson_val *list)
 {
     const size_t n = yyjson_arr_size(list);
     if (n > MAX_ALTERNATIVES)
         return false;
     for (size_t i = 0; i < n; i++)
         for (size_t k = i + 1; k < n; k++)
-            if (!are_apart(mf_schema_follow(json, yyjson_arr_get(list, i)),
-                           mf_schema_follow(json, yyjson_arr_get(list, k)), json))
+            if (!are_apart(s, mf_schema_follow(s, yyjson_arr_get(list, i)),
+                           mf_schema_follow(s, yyjson_arr_get(list, k))))
                 return false;
     return true;
 }

@@ -68,7 +68,7 @@ static yyjson_val *only_text(mf_schema_reader *s, const mf_conjunction *c, const
             (void)mf_schema_fail(s, MF_ERR_FORMAT, "%s: expected a string", keyword);
             return NULL;
         }
-        if (found != NULL && !mf_schema_equal(found, v)) {
+        if (found != NULL && !mf_schema_equal(s, found, v)) {
             (void)mf_schema_fail(s, MF_ERR_UNSUPPORTED, "%s: two of them for one value", keyword);
             return NULL;
         }

@@ -31,7 +31,7 @@ static yyjson_val *schema_of_items(mf_schema_reader *s, const mf_conjunction *c)
         yyjson_val *ref = yyjson_obj_get(found, "$ref");
         if (!yyjson_is_str(ref) || mf_schema_says_more(found, ref_alone))
             return found;
-        found = mf_schema_resolve(s->json, yyjson_get_str(ref), yyjson_get_len(ref));
+        found = mf_schema_resolve(s, yyjson_get_str(ref), yyjson_get_len(ref));
     }
     return NULL;
 }
@@ -47,7 +47,7 @@ static bool take_list(mf_schema_reader *s, yyjson_val *schema, yyjson_val *list,
     {
         bool is_there = false;
         for (unsigned k = 0; k < v->n; k++)
-            is_there = is_there || mf_schema_equal(taken[k], item);
+            is_there = is_there || mf_schema_equal(s, taken[k], item);
         const mf_expr e = is_there ? MF_EXPR_NOTHING : mf_schema_constant(s, &c, item);
         if (e == MF_EXPR_NOTHING)
             continue;

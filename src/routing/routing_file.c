@@ -72,7 +72,8 @@ mf_status mf_routing_open(const char *path, const mf_allocator *allocator, mf_ro
 
 void mf_routing_close(mf_routing **routing)
 {
-    mf_routing_release(routing);
+    if (routing != NULL)
+        mf_routing_release(routing);
 }
 
 void mf_routing_get_info_sized(const mf_routing *t, mf_routing_info *out, size_t struct_bytes)

@@ -368,7 +368,7 @@ void mf_engine_info_sized(const mf_engine *engine, mf_model_info *out, size_t st
 
 void mf_engine_close(mf_engine **engine)
 {
-    mf_engine *e = *engine;
+    mf_engine *e = engine != NULL ? *engine : NULL;
     if (e == NULL || (e->has_locks && mf_turn_is_mine(&e->turn)))
         return;
     const mf_allocator a = e->allocator;

@@ -169,7 +169,7 @@ mf_status mf_session_create(mf_engine *engine, mf_session **out, mf_error *error
 
 void mf_session_free(mf_session **session)
 {
-    mf_session *s = *session;
+    mf_session *s = session != NULL ? *session : NULL;
     if (s == NULL)
         return;
     mf_engine *e = s->engine;

@@ -108,7 +108,7 @@ mf_status mf_store_open(const char *directory, const mf_store_options *options, 
 
 void mf_store_close(mf_store **store)
 {
-    mf_store *s = *store;
+    mf_store *s = store != NULL ? *store : NULL;
     if (s == NULL)
         return;
     const mf_allocator a = s->allocator;

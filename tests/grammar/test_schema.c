@@ -478,6 +478,80 @@ static void check_locale(const grammar_data *d)
         printf("%s stays\n", folder);
 }
 
+/* "[first, first + 1, ...]", behind what is in text. */
+static void add_numbers(char *text, size_t capacity, unsigned first, unsigned n)
+{
+    size_t at = strlen(text);
+    for (unsigned i = 0; i < n; i++)
+        at += (size_t)snprintf(text + at, capacity - at, "%c%u", i == 0 ? '[' : ',', first + i);
+    snprintf(text + at, capacity - at, "]");
+}
+
+/* Long lists of values take no more time than their length; what would take its square is refused.
+ */
+static void check_long_lists(const grammar_data *d)
+{
+    enum { N = 30000, CAPACITY = 1 << 20 };
+    char *text = malloc(CAPACITY);
+    mf_error error = {0};
+    CHECK(text != NULL);
+    if (text == NULL)
+        return;
+    snprintf(text, CAPACITY, "{\"enum\": ");
+    add_numbers(text, CAPACITY, 100000, N);
+    snprintf(text + strlen(text), CAPACITY - strlen(text), "}");
+    mf_grammar *g = grammar_of_schema(d, text, &error);
+    CHECK_MSG(g != NULL, "%s", error.message);
+    mf_grammar_free(&g);
+    static const char *const two[] = {"{\"oneOf\": [{\"enum\": ", "{\"allOf\": [{\"enum\": "};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(text, CAPACITY, "%s", two[i]);
+        add_numbers(text, CAPACITY, 100000, N);
+        snprintf(text + strlen(text), CAPACITY - strlen(text), "}, {\"enum\": ");
+        add_numbers(text, CAPACITY, 100000 + N, N);
+        snprintf(text + strlen(text), CAPACITY - strlen(text), "}]}");
+        g = grammar_of_schema(d, text, &error);
+        CHECK(g == NULL && error.code == MF_ERR_UNSUPPORTED);
+        CHECK_CONTAINS(error.message, "lists of values and names are too long to be compared");
+        mf_grammar_free(&g);
+    }
+    free(text);
+}
+
+/* What reading them takes is bounded for all schemas of a grammar together: each of these alone is
+ * read, and all of them are not. */
+static void check_many_schemas(const grammar_data *d)
+{
+    enum { N = 8, N_VALUES = 2000, CAPACITY = 1 << 16 };
+    char *text = malloc(CAPACITY);
+    mf_grammar_schema schemas[N];
+    mf_grammar_params params;
+    mf_error error = {0};
+    mf_grammar *g = NULL;
+    CHECK(text != NULL);
+    if (text == NULL)
+        return;
+    snprintf(text, CAPACITY, "{\"oneOf\": [{\"enum\": ");
+    add_numbers(text, CAPACITY, 10000, N_VALUES);
+    snprintf(text + strlen(text), CAPACITY - strlen(text), "}, {\"enum\": ");
+    add_numbers(text, CAPACITY, 10000 + N_VALUES, N_VALUES);
+    snprintf(text + strlen(text), CAPACITY - strlen(text), "}]}");
+    for (size_t i = 0; i < N; i++)
+        schemas[i] = (mf_grammar_schema){"s", text, strlen(text)};
+    mf_grammar_params_default(&params);
+    params.gbnf = "root ::= s";
+    params.n_gbnf_bytes = strlen(params.gbnf);
+    params.schemas = schemas;
+    params.n_schemas = 1;
+    CHECK_MSG(mf_grammar_compile(d->vocabulary, &params, &g, &error) == MF_OK, "%s", error.message);
+    mf_grammar_free(&g);
+    params.n_schemas = N;
+    CHECK(mf_grammar_compile(d->vocabulary, &params, &g, &error) == MF_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(error.message, "lists of values and names are too long to be compared");
+    CHECK(g == NULL);
+    free(text);
+}
+
 int main(void)
 {
     grammar_data d;
@@ -488,6 +562,8 @@ int main(void)
         check_case(&d, &composed[i]);
     check_refusals(&d);
     check_remarks(&d);
+    check_long_lists(&d);
+    check_many_schemas(&d);
     check_locale(&d);
     grammar_data_close(&d);
     return test_result();

@@ -710,9 +710,28 @@ static void check_fork(const char *name)
     scene_close(&s);
 }
 
+/* What is freed may be NULL, or what it stands in. */
+static void check_null_handles(void)
+{
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_store *store = NULL;
+    mf_routing *routing = NULL;
+    mf_engine_close(NULL);
+    mf_engine_close(&engine);
+    mf_session_free(NULL);
+    mf_session_free(&session);
+    mf_store_close(NULL);
+    mf_store_close(&store);
+    mf_routing_close(NULL);
+    mf_routing_close(&routing);
+    CHECK(engine == NULL && session == NULL && store == NULL && routing == NULL);
+}
+
 int main(void)
 {
     static const char *const names[] = {"mlx_4bit", "v2_lite_bf16"};
+    check_null_handles();
     for (size_t i = 0; i < 2; i++) {
         check_shares(names[i]);
         check_turns(names[i]);

@@ -137,7 +137,27 @@ expect_refused /v1/chat/completions "{$chat,\"stop\":[\"1\",\"2\",\"3\",\"4\",\"
 expect_refused /v1/chat/completions "{$chat,\"stream_options\":{\"include\":true}}" 400 stream_options.include
 expect_refused /v1/chat/completions "{$chat,\"chat_template_kwargs\":{\"template\":\"x\"}}" 400 chat_template_kwargs.template
 expect_refused /v1/chat/completions "{$chat,\"reasoning_effort\":\"enormous\"}" 400 reasoning_effort
-expect_refused /v1/chat/completions "{$chat,\"thinking\":{\"type\":\"maybe\"}}" 400 type
+
+# fields within fields are named with what they are of
+expect_refused /v1/chat/completions "{$chat,\"reasoning\":{\"effort\":\"enormous\"}}" 400 reasoning.effort
+expect_refused /v1/chat/completions "{$chat,\"reasoning\":{\"enabled\":1}}" 400 reasoning.enabled
+expect_refused /v1/chat/completions "{$chat,\"reasoning\":{\"max_tokens\":-1}}" 400 reasoning.max_tokens
+expect_refused /v1/responses "{$response,\"reasoning\":{\"context\":7}}" 400 reasoning.context
+expect_refused /v1/chat/completions "{$chat,\"thinking\":{\"type\":7}}" 400 thinking.type
+expect_refused /v1/chat/completions "{$chat,\"thinking\":{\"budget_tokens\":0.5}}" 400 thinking.budget_tokens
+expect_refused /v1/chat/completions "{$chat,\"chat_template_kwargs\":{\"thinking\":0}}" 400 chat_template_kwargs.thinking
+expect_refused /v1/chat/completions "{$chat,\"stream_options\":{\"include_usage\":1}}" 400 stream_options.include_usage
+post /v1/messages "{$claude,\"output_config\":{\"effort\":\"enormous\"}}"
+expect_body '"message":"output_config.effort: '
+post /v1/messages "{$claude,\"tools\":[],\"tool_choice\":{\"disable_parallel_tool_use\":1}}"
+expect_body '"message":"tool_choice.disable_parallel_tool_use: '
+post /v1/messages '{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","is_error":7}]}]}'
+expect_body '"message":"messages[0].content[0].is_error: '
+# a name with a zero in it is no other's
+expect_refused /v1/chat/completions "{$chat,\"temperature\\u0000x\":0}" 400 temperature
+expect_body '"code":"unknown_parameter"'
+
+expect_refused /v1/chat/completions "{$chat,\"thinking\":{\"type\":\"maybe\"}}" 400 thinking.type
 post /v1/chat/completions "{$chat,\"tools\":[],\"tool_choice\":\"auto\",\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"],\"parallel_tool_calls\":false,\"n\":1,\"stop\":null,\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"enable_thinking\":false}}"
 expect_status 200
 expect_refused /v1/completions "{$text,\"suffix\":\"end\"}" 400 suffix

@@ -166,5 +166,18 @@ refused '"tools":[{"type":"function","function":{"name":"f","strict":true,"param
     tools '\"contains\" is not supported'
 post /v1/chat/completions "{$ask,\"max_tokens\":400,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"not\":{}}}}],\"tool_choice\":\"required\"}"
 expect_status 200 # any object: its schema is not supported, and not strict
+# what is found too ambiguous on the way is the request's fault, which is not to be sent again
+awk -v ask="$ask" 'BEGIN {
+    printf "{%s,\"json_schema\":{\"type\":\"array\",\"items\":{\"enum\":[", ask
+    for (i = 0; i < 8000; i++)
+        printf "%s{\"a\":%d,\"b\":[%d]}", i ? "," : "", i, i
+    print "]}}}"
+}' >"$scratch/ambiguous"
+post /v1/chat/completions "@$scratch/ambiguous"
+expect_status 400
+expect_body 'the grammar is too ambiguous'
+post /v1/completions '{"prompt":"x","temperature":0,"max_tokens":300,"ignore_eos":true,"grammar":"root ::= (a | b | c){300,400}\na ::= [a-z]+ \" \"\nb ::= [a-z ]* \".\"\nc ::= [^\\n]{1,50}"}'
+expect_status 400
+expect_body 'the grammar is too ambiguous'
 stop_server
 finish
