@@ -86,8 +86,19 @@ mf_status mf_mixture_reserve(mf_runner *r, uint32_t layer, mf_error *error)
     mf_op experts = routed_op(r, layer, 1);
     fuse(r, before, &experts.u.routed);
     const mf_op op = mf_mixture_op(r, layer, &before, &experts, &m);
-    r->fused.has_mixtures = r->backend->ops->supports_op(r->backend, &op);
-    return r->fused.has_mixtures ? mf_backend_reserve(r->backend, &op, error) : MF_OK;
+    if (!r->backend->ops->supports_op(r->backend, &op)) {
+        r->fused.has_mixtures = false;
+        return MF_OK;
+    }
+    mf_error why = {0};
+    const mf_status status = mf_backend_reserve(r->backend, &op, &why);
+    if (status == MF_ERR_NO_MEMORY) { /* it only saves time */
+        r->fused.has_mixtures = false;
+        return MF_OK;
+    }
+    if (status != MF_OK && error != NULL)
+        *error = why;
+    return status;
 }
 
 mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows)
