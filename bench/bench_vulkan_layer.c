@@ -82,6 +82,7 @@ static void open_backend(bench *b)
     bench_gpu_fill(&b->gpu, b->weights, b->n_bytes);
     bench_gpu_fill(&b->gpu, b->x, OPERANDS * OPERAND_BYTES);
     write_tables(b);
+    bench_write_norm(b);
     take_ways(b);
     if (b->n_rows != 0)
         b->gpu.be->tuning.team_rows = b->n_rows;
@@ -216,6 +217,13 @@ static void measure_barriers(bench *b)
     (void)fflush(stdout);
 }
 
+/* Asked for before layers are measured. */
+static bool has_mixtures(bench *b, const mf_op *op)
+{
+    b->has_mixtures = b->gpu.be->base.ops->supports_op(&b->gpu.be->base, op);
+    return b->has_mixtures;
+}
+
 static void measure(bench *b, const subject *s)
 {
     mf_error error = {0};
@@ -226,6 +234,8 @@ static void measure(bench *b, const subject *s)
     b->n_touched = 0;
     if (s->make != NULL) {
         s->make(b, s, &op);
+        if (s->joined == BENCH_MIXTURE && !has_mixtures(b, &op))
+            return;
         bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
     }
     bench_begin_batch(b, s);
@@ -284,11 +294,15 @@ static void parse(bench *b, int argc, char **argv)
 typedef enum layer { LAYER_LINEAR, LAYER_ATTENDS, LAYERS_FOUR } layer; /* four: three and one */
 
 /* The next of its operations from the i-th on; n_fused: none. */
-static size_t next_in_layer(layer l, size_t i)
+static size_t next_in_layer(const bench *b, layer l, size_t i)
 {
-    while (i < n_fused &&
-           (l == LAYER_ATTENDS ? fused_subjects[i].in_full : fused_subjects[i].in_linear) == 0)
-        i++;
+    for (; i < n_fused; i++) {
+        const subject *s = &fused_subjects[i];
+        const bool is_in = (l == LAYER_ATTENDS ? s->in_full : s->in_linear) != 0;
+        if (b->has_mixtures ? s->joined == BENCH_MIXTURE || (is_in && s->joined == BENCH_ALONE)
+                            : is_in)
+            break;
+    }
     return i;
 }
 
@@ -320,11 +334,11 @@ static void prefetch(bench *b, const mf_op *op)
 static void record_layer(bench *b, layer l)
 {
     static mf_op ops[2];
-    size_t i = next_in_layer(l, 0);
+    size_t i = next_in_layer(b, l, 0);
     uint32_t which = 0;
     fused_subjects[i].make(b, &fused_subjects[i], &ops[which]);
     while (i < n_fused) {
-        i = next_in_layer(l, i + 1);
+        i = next_in_layer(b, l, i + 1);
         if (i < n_fused)
             fused_subjects[i].make(b, &fused_subjects[i], &ops[which ^ 1]);
         b->gpu.be->base.ops->record(&b->gpu.be->base, &ops[which]);
@@ -361,6 +375,8 @@ static void measure_layers(bench *b)
         mf_error error = {0};
         mf_op op;
         fused_subjects[i].make(b, &fused_subjects[i], &op);
+        if (fused_subjects[i].joined == BENCH_MIXTURE && !has_mixtures(b, &op))
+            continue;
         bench_begin_batch(b, &at);
         bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
     }

@@ -26,6 +26,7 @@ typedef struct bench {
     double fused;               /* us of four layers of one token, one that attends */
     uint32_t n_routed;          /* operations of routed experts so far */
     bool is_free;               /* nothing waits for what is recorded before it */
+    bool has_mixtures;          /* the device has a row's mixture as one operation */
 } bench;
 
 typedef struct subject {
@@ -33,6 +34,8 @@ typedef struct subject {
     void (*make)(bench *b, const struct subject *s, mf_op *op);
     uint32_t a, b, context; /* what make makes of them */
     uint32_t in_linear, in_full, in_token;
+    /* Whether the device has it in BENCH_MIXTURE, which is then in layers in place of it. */
+    enum { BENCH_ALONE, BENCH_IN_MIXTURE, BENCH_MIXTURE } joined;
 } subject;
 
 /* Of one token, with steps in the products: in the order in which a layer has them. */
@@ -44,6 +47,8 @@ extern const size_t n_subjects;
 
 /* The i-th of OPERANDS activations. */
 mf_span bench_operand(const bench *b, uint32_t i);
+/* The norm's weight of what is fused. */
+void bench_write_norm(bench *b);
 /* The sequences that a subject's operation has to do with. */
 void bench_begin_batch(bench *b, const subject *s);
 

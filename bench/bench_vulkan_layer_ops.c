@@ -23,6 +23,17 @@ enum {
 #define SMALL_BYTES ((uint64_t)1 << 18)
 #define SLOT_BYTES ((uint64_t)1792 << 10) /* of an expert of 512 x 2048 */
 
+void bench_write_norm(bench *b)
+{
+    float norm[2048];
+    for (uint32_t i = 0; i < 2048; i++)
+        norm[i] = 1e-3f;
+    b->gpu.be->base.ops->write(
+        &b->gpu.be->base,
+        mf_span_at(mf_span_at(b->x, (OPERANDS - 1) * OPERAND_BYTES), (NORM + 1) * SMALL_BYTES),
+        norm, sizeof norm);
+}
+
 mf_span bench_operand(const bench *b, uint32_t i)
 {
     return mf_span_at(b->x, i * OPERAND_BYTES);
@@ -428,6 +439,24 @@ static void make_fused_experts(bench *b, const subject *s, mf_op *op)
     p->down = slot_weight(b, s->b, s->a, &at);
 }
 
+/* Two are made before the first is recorded. Norms make logits small, so that it chooses others
+ * each time. */
+static void make_fused_mixture(bench *b, const subject *s, mf_op *op)
+{
+    static mf_op parts[2][5];
+    static uint32_t turn;
+    const subject route = {.a = N_EXPERTS, .b = 8}, out = {.a = s->b, .b = s->a};
+    mf_op *p = parts[turn++ % 2];
+    make_fused_router(b, s, &p[0]);
+    make_fused_pair(b, s, &p[1]);
+    make_fused_route(b, &route, &p[2]);
+    make_fused_shared_out(b, &out, &p[3]);
+    make_fused_experts(b, s, &p[4]);
+    p[4].u.routed.n_experts = N_EXPERTS;
+    *op = (mf_op){
+        .kind = MF_OP_MIXTURE, .n_rows = 1, .u.mixture = {&p[0], &p[1], &p[2], &p[3], &p[4]}};
+}
+
 /* Pages of keys and values, and states, all at the beginning of the weights' memory; operations of
  * states go on from there. */
 void bench_begin_batch(bench *b, const subject *s)
@@ -452,57 +481,58 @@ void bench_begin_batch(bench *b, const subject *s)
 /* ------------------------------------------------------------------------------------- lists -- */
 
 const subject fused_subjects[] = {
-    {"fused linear in, 12352x2048", make_fused_linear_in, 0, 0, 0, 1, 0, 0},
-    {"fused delta rule 32 heads", make_fused_delta, 16, 32, 0, 1, 0, 0},
-    {"fused linear out, 2048x4096", make_fused_heads_out, 2048, 4096, 0, 1, 0, 0},
-    {"fused full in, 9216x2048", make_fused_full_in, 0, 0, 0, 0, 1, 0},
-    {"fused queries 16x256", make_fused_heads, 16, 256, 0, 0, 1, 0},
-    {"fused keys 2x256", make_fused_heads, 2, 256, 0, 0, 1, 0},
-    {"fused attention at 500", make_fused_attention, 16, 2, 500, 0, 1, 0},
-    {"fused full out, 2048x4096", make_fused_gated_out, 2048, 4096, 0, 0, 1, 0},
-    {"fused router 257x2048", make_fused_router, 0, 0, 0, 1, 1, 0},
-    {"fused shared in, 2 of 512x2048", make_fused_pair, 512, 2048, 0, 1, 1, 0},
-    {"fused route 8 of 256", make_fused_route, N_EXPERTS, 8, 0, 1, 1, 0},
-    {"fused shared out, 2048x512", make_fused_shared_out, 2048, 512, 0, 1, 1, 0},
-    {"fused experts 8 of 512x2048", make_fused_experts, 512, 2048, 0, 1, 1, 0},
+    {"fused linear in, 12352x2048", make_fused_linear_in, 0, 0, 0, 1, 0, 0, BENCH_ALONE},
+    {"fused delta rule 32 heads", make_fused_delta, 16, 32, 0, 1, 0, 0, BENCH_ALONE},
+    {"fused linear out, 2048x4096", make_fused_heads_out, 2048, 4096, 0, 1, 0, 0, BENCH_ALONE},
+    {"fused full in, 9216x2048", make_fused_full_in, 0, 0, 0, 0, 1, 0, BENCH_ALONE},
+    {"fused queries 16x256", make_fused_heads, 16, 256, 0, 0, 1, 0, BENCH_ALONE},
+    {"fused keys 2x256", make_fused_heads, 2, 256, 0, 0, 1, 0, BENCH_ALONE},
+    {"fused attention at 500", make_fused_attention, 16, 2, 500, 0, 1, 0, BENCH_ALONE},
+    {"fused full out, 2048x4096", make_fused_gated_out, 2048, 4096, 0, 0, 1, 0, BENCH_ALONE},
+    {"fused router 257x2048", make_fused_router, 0, 0, 0, 1, 1, 0, BENCH_IN_MIXTURE},
+    {"fused shared in, 2 of 512x2048", make_fused_pair, 512, 2048, 0, 1, 1, 0, BENCH_IN_MIXTURE},
+    {"fused route 8 of 256", make_fused_route, N_EXPERTS, 8, 0, 1, 1, 0, BENCH_IN_MIXTURE},
+    {"fused shared out, 2048x512", make_fused_shared_out, 2048, 512, 0, 1, 1, 0, BENCH_IN_MIXTURE},
+    {"fused experts 8 of 512x2048", make_fused_experts, 512, 2048, 0, 1, 1, 0, BENCH_IN_MIXTURE},
+    {"fused mixture of 512x2048", make_fused_mixture, 512, 2048, 0, 0, 0, 0, BENCH_MIXTURE},
 };
 const size_t n_fused = sizeof fused_subjects / sizeof *fused_subjects;
 
 const subject subjects[] = {
-    {"nothing", NULL, 0, 0, 0, 0, 0, 0},
-    {"rmsnorm 2048", make_rmsnorm, 2048, 0, 0, 2, 2, 1},
-    {"matmul linear in, 12352x2048", make_linear_in, 0, 0, 0, 1, 0, 0},
-    {"convolution 8192", make_conv, 8192, 4, 0, 1, 0, 0},
-    {"delta rule 32 heads", make_delta, 16, 32, 0, 1, 0, 0},
-    {"gated rmsnorm 32x128", make_rmsnorm_gated, 32, 128, 0, 1, 0, 0},
-    {"matmul full in, 9216x2048", make_full_in, 0, 0, 0, 0, 1, 0},
-    {"head norm, rotation 16x256", make_heads, 16, 256, 0, 0, 1, 0},
-    {"head norm, rotation 2x256", make_heads, 2, 256, 0, 0, 1, 0},
-    {"attention at 100", make_attention, 16, 2, 100, 0, 0, 0},
-    {"attention at 500", make_attention, 16, 2, 500, 0, 1, 0},
-    {"attention at 1000", make_attention, 16, 2, 1000, 0, 0, 0},
-    {"attention at 4000", make_attention, 16, 2, 4000, 0, 0, 0},
-    {"sigmoid gate 4096", make_sigmoid_mul, 4096, 0, 0, 0, 1, 0},
-    {"matmul out, 2048x4096", make_matmul, 2048, 4096, 0, 1, 1, 0},
-    {"add 2048", make_add, 2048, 0, 0, 1, 1, 0},
-    {"router 256x2048", make_router, 256, 2048, 0, 1, 1, 0},
-    {"route 8 of 256", make_route, 256, 8, 0, 1, 1, 0},
-    {"shared in, 1025x2048", make_shared_in, 0, 0, 0, 1, 1, 0},
-    {"swiglu 512", make_swiglu, 512, 0, 0, 1, 1, 0},
-    {"shared down, 2048x512", make_matmul, 2048, 512, 0, 1, 1, 0},
-    {"experts 8 of 512x2048", make_experts, 512, 2048, 0, 1, 1, 0},
-    {"combine 8 of 2048", make_combine, 2048, 8, 0, 1, 1, 0},
-    {"copy rows 2048", make_copy_rows, 2048, 0, 0, 0, 0, 1},
-    {"matmul 512x2048", make_matmul, 512, 2048, 0, 0, 0, 0},
-    {"matmul 2048x2048", make_matmul, 2048, 2048, 0, 0, 0, 0},
-    {"matmul 8192x2048", make_matmul, 8192, 2048, 0, 0, 0, 0},
-    {"matmul 7168x7168", make_matmul, 7168, 7168, 0, 0, 0, 0},
-    {"matmul 1536x7168", make_matmul, 1536, 7168, 0, 0, 0, 0},
-    {"matmul 24576x1536", make_matmul, 24576, 1536, 0, 0, 0, 0},
-    {"matmul 7168x16384", make_matmul, 7168, 16384, 0, 0, 0, 0},
-    {"matmul 18432x7168", make_matmul, 18432, 7168, 0, 0, 0, 0},
-    {"matmul 7168x2048", make_matmul, 7168, 2048, 0, 0, 0, 0},
-    {"head 129280x7168", make_matmul, 129280, 7168, 0, 0, 0, 0},
-    {"head 248320x2048", make_matmul, 248320, 2048, 0, 0, 0, 1},
+    {"nothing", NULL, 0, 0, 0, 0, 0, 0, BENCH_ALONE},
+    {"rmsnorm 2048", make_rmsnorm, 2048, 0, 0, 2, 2, 1, BENCH_ALONE},
+    {"matmul linear in, 12352x2048", make_linear_in, 0, 0, 0, 1, 0, 0, BENCH_ALONE},
+    {"convolution 8192", make_conv, 8192, 4, 0, 1, 0, 0, BENCH_ALONE},
+    {"delta rule 32 heads", make_delta, 16, 32, 0, 1, 0, 0, BENCH_ALONE},
+    {"gated rmsnorm 32x128", make_rmsnorm_gated, 32, 128, 0, 1, 0, 0, BENCH_ALONE},
+    {"matmul full in, 9216x2048", make_full_in, 0, 0, 0, 0, 1, 0, BENCH_ALONE},
+    {"head norm, rotation 16x256", make_heads, 16, 256, 0, 0, 1, 0, BENCH_ALONE},
+    {"head norm, rotation 2x256", make_heads, 2, 256, 0, 0, 1, 0, BENCH_ALONE},
+    {"attention at 100", make_attention, 16, 2, 100, 0, 0, 0, BENCH_ALONE},
+    {"attention at 500", make_attention, 16, 2, 500, 0, 1, 0, BENCH_ALONE},
+    {"attention at 1000", make_attention, 16, 2, 1000, 0, 0, 0, BENCH_ALONE},
+    {"attention at 4000", make_attention, 16, 2, 4000, 0, 0, 0, BENCH_ALONE},
+    {"sigmoid gate 4096", make_sigmoid_mul, 4096, 0, 0, 0, 1, 0, BENCH_ALONE},
+    {"matmul out, 2048x4096", make_matmul, 2048, 4096, 0, 1, 1, 0, BENCH_ALONE},
+    {"add 2048", make_add, 2048, 0, 0, 1, 1, 0, BENCH_ALONE},
+    {"router 256x2048", make_router, 256, 2048, 0, 1, 1, 0, BENCH_ALONE},
+    {"route 8 of 256", make_route, 256, 8, 0, 1, 1, 0, BENCH_ALONE},
+    {"shared in, 1025x2048", make_shared_in, 0, 0, 0, 1, 1, 0, BENCH_ALONE},
+    {"swiglu 512", make_swiglu, 512, 0, 0, 1, 1, 0, BENCH_ALONE},
+    {"shared down, 2048x512", make_matmul, 2048, 512, 0, 1, 1, 0, BENCH_ALONE},
+    {"experts 8 of 512x2048", make_experts, 512, 2048, 0, 1, 1, 0, BENCH_ALONE},
+    {"combine 8 of 2048", make_combine, 2048, 8, 0, 1, 1, 0, BENCH_ALONE},
+    {"copy rows 2048", make_copy_rows, 2048, 0, 0, 0, 0, 1, BENCH_ALONE},
+    {"matmul 512x2048", make_matmul, 512, 2048, 0, 0, 0, 0, BENCH_ALONE},
+    {"matmul 2048x2048", make_matmul, 2048, 2048, 0, 0, 0, 0, BENCH_ALONE},
+    {"matmul 8192x2048", make_matmul, 8192, 2048, 0, 0, 0, 0, BENCH_ALONE},
+    {"matmul 7168x7168", make_matmul, 7168, 7168, 0, 0, 0, 0, BENCH_ALONE},
+    {"matmul 1536x7168", make_matmul, 1536, 7168, 0, 0, 0, 0, BENCH_ALONE},
+    {"matmul 24576x1536", make_matmul, 24576, 1536, 0, 0, 0, 0, BENCH_ALONE},
+    {"matmul 7168x16384", make_matmul, 7168, 16384, 0, 0, 0, 0, BENCH_ALONE},
+    {"matmul 18432x7168", make_matmul, 18432, 7168, 0, 0, 0, 0, BENCH_ALONE},
+    {"matmul 7168x2048", make_matmul, 7168, 2048, 0, 0, 0, 0, BENCH_ALONE},
+    {"head 129280x7168", make_matmul, 129280, 7168, 0, 0, 0, 0, BENCH_ALONE},
+    {"head 248320x2048", make_matmul, 248320, 2048, 0, 0, 0, 1, BENCH_ALONE},
 };
 const size_t n_subjects = sizeof subjects / sizeof *subjects;

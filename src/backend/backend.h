@@ -137,7 +137,8 @@ typedef enum mf_op_kind {
     MF_OP_ENTRY_ATTENTION,
     MF_OP_STREAMS_IN,
     MF_OP_STREAMS_OUT,
-    MF_OP_FINITE
+    MF_OP_FINITE,
+    MF_OP_MIXTURE
 } mf_op_kind;
 
 /* How a router's logits become scores. */
@@ -412,6 +413,15 @@ typedef struct mf_routed_experts_params {
     mf_expert_sum sum;    /* of x id 0: none */
 } mf_routed_experts_params;
 
+/* One row's mixture of experts: what these operations leave one after the other, in this order, to
+ * x (of the sum), ids and weights; what else they would write is undefined then. router: a norm
+ * times the router and, below it, the shared expert's gate; shared_in: the same norm times a pair;
+ * experts: with that norm before and a sum. Devices may lack it; it is reserved with the operands
+ * that it will have, after the operations themselves. */
+typedef struct mf_mixture_params {
+    const struct mf_op *router, *shared_in, *route, *shared_out, *experts;
+} mf_mixture_params;
+
 /* Picks of one such operation, at most. */
 #define MF_MAX_ROUTED_PICKS 256
 
@@ -572,6 +582,7 @@ typedef struct mf_op {
         mf_streams_in_params streams_in;
         mf_streams_out_params streams_out;
         mf_finite_params finite;
+        mf_mixture_params mixture;
     } u;
 } mf_op;
 

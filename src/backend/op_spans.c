@@ -558,6 +558,14 @@ static void finite(const spans *s)
     rows(s, p->out, MF_FINITE_PARTS, MF_WRITES);
 }
 
+static void mixture(const spans *s)
+{
+    const mf_mixture_params *p = &s->op->u.mixture;
+    const mf_op *const ops[] = {p->router, p->shared_in, p->route, p->shared_out, p->experts};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        mf_op_spans(ops[i], s->sequences, s->n_sequences, s->visit, s->ctx);
+}
+
 void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_sequences,
                  mf_op_span_fn visit, void *ctx)
 {
@@ -586,6 +594,7 @@ void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_seque
         [MF_OP_STREAMS_IN] = streams_in,
         [MF_OP_STREAMS_OUT] = streams_out,
         [MF_OP_FINITE] = finite,
+        [MF_OP_MIXTURE] = mixture,
     };
     const spans s = {op, sequences, n_sequences, visit, ctx};
     touch(&s, op->when, sizeof(uint32_t), MF_READS);

@@ -87,6 +87,17 @@ mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* The results to plan.expert_out, in the order of the picks; or, of one row whose norm was left to
  * products (`before`), added to plan.x. */
 void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows, const mf_input_step *before);
+/* The operation alone; and that it has been recorded, in whatever. */
+mf_op mf_routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows,
+                   const mf_input_step *before);
+void mf_routed_note(mf_runner *r, uint32_t layer);
+/* A row's mixture as one operation (moe.c), if the device has it so; after mf_routed_reserve. */
+typedef struct mf_mixture {
+    mf_op router, shared_in, route, shared_out, experts;
+} mf_mixture;
+mf_op mf_mixture_op(const mf_runner *r, uint32_t layer, const mf_input_step *before,
+                    const mf_op *experts, mf_mixture *m);
+mf_status mf_mixture_reserve(mf_runner *r, uint32_t layer, mf_error *error);
 /* Counts what a pass of n_rows chose: asked for once its layers are recorded, taken once it is
  * done.
  */

@@ -367,6 +367,39 @@ static void combine(mf_runner *r, uint32_t layer, uint32_t n_rows, const uint32_
     mf_streams_out(r, n_rows, p->x);
 }
 
+/* m: what it is made of, kept as long as the operation. */
+mf_op mf_mixture_op(const mf_runner *r, uint32_t layer, const mf_input_step *before,
+                    const mf_op *experts, mf_mixture *m)
+{
+    const mf_mlp_weights *w = &r->weights.layers[layer].mlp;
+    *m = (mf_mixture){
+        .router = mf_fused_router(r, layer),
+        .shared_in = mf_fused_pair(r, w, before->weight),
+        .route = mf_route_op(r, layer, 1, r->plan.k, mf_routed_ids(r, layer, 1), r->plan.weights),
+        .shared_out = {.kind = MF_OP_MATMUL,
+                       .n_rows = 1,
+                       .u.matmul = {.x = r->plan.mlp_gate,
+                                    .n = 1,
+                                    .weight = {w->down},
+                                    .y = {r->plan.mlp_out}}},
+        .experts = *experts};
+    m->route.u.route.slot = mf_routed_slots(r, layer);
+    return (mf_op){
+        .kind = MF_OP_MIXTURE,
+        .n_rows = 1,
+        .u.mixture = {&m->router, &m->shared_in, &m->route, &m->shared_out, &m->experts}};
+}
+
+static void forward_mixture(mf_runner *r, uint32_t layer, const mf_input_step *before)
+{
+    const mf_op experts = mf_routed_op(r, layer, 1, before);
+    mf_mixture m;
+    const mf_op op = mf_mixture_op(r, layer, before, &experts, &m);
+    mf_record(r, &op);
+    mf_routed_note(r, layer);
+    (void)mf_fused_leave_norm(r, mf_next_input(r, layer));
+}
+
 /* One row, whose norm is left to products. */
 static void forward_fused(mf_runner *r, uint32_t layer, const mf_input_step *before)
 {
@@ -480,7 +513,10 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     mf_input_step before;
     if (mf_routed_can(r, layer, n_rows)) {
         if (r->fused.has_experts && mf_fused_take_norm(r, &before)) {
-            forward_fused(r, layer, &before);
+            if (r->fused.has_mixtures)
+                forward_mixture(r, layer, &before);
+            else
+                forward_fused(r, layer, &before);
             return MF_OK;
         }
         mf_need_h(r);

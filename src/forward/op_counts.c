@@ -139,6 +139,12 @@ void mf_count_op(mf_runner *r, const mf_op *op)
     case MF_OP_GATED_DELTA:
         count_delta(r, op);
         break;
+    case MF_OP_MIXTURE:
+        mf_count_op(r, op->u.mixture.router);
+        mf_count_op(r, op->u.mixture.shared_in);
+        mf_count_op(r, op->u.mixture.shared_out);
+        mf_count_op(r, op->u.mixture.experts);
+        break;
     default: /* next to nothing */
         break;
     }

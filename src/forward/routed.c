@@ -73,6 +73,34 @@ mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error)
     return r->fused.has_experts ? mf_backend_reserve(r->backend, &op, error) : MF_OK;
 }
 
+mf_status mf_mixture_reserve(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    const mf_input_step before = mf_fused_norm(r, r->weights.layers[layer].post_norm);
+    mf_mixture m;
+    if (!r->fused.has_mixtures)
+        return MF_OK;
+    r->fused.has_mixtures = r->fused.has_experts && r->h.shared_hidden != 0 &&
+                            r->weights.layers[layer].router_logit_bias.buffer.id == 0;
+    if (!r->fused.has_mixtures)
+        return MF_OK;
+    mf_op experts = routed_op(r, layer, 1);
+    fuse(r, before, &experts.u.routed);
+    const mf_op op = mf_mixture_op(r, layer, &before, &experts, &m);
+    if (!r->backend->ops->supports_op(r->backend, &op)) {
+        r->fused.has_mixtures = false;
+        return MF_OK;
+    }
+    mf_error why = {0};
+    const mf_status status = mf_backend_reserve(r->backend, &op, &why);
+    if (status == MF_ERR_NO_MEMORY) { /* it only saves time */
+        r->fused.has_mixtures = false;
+        return MF_OK;
+    }
+    if (status != MF_OK && error != NULL)
+        *error = why;
+    return status;
+}
+
 mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const uint64_t at = (uint64_t)r->h.moe_index[layer] * n_rows * r->plan.k;
@@ -115,7 +143,7 @@ static void put_in_slot(mf_weight *w, bool has_resident_scales, const uint32_t *
             w->arrays[i] = (mf_span){{MF_BUFFER_SLOTS}, part_at[i]};
 }
 
-void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows, const mf_input_step *before)
+mf_op mf_routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows, const mf_input_step *before)
 {
     const uint32_t moe = r->h.moe_index[layer];
     const uint32_t *part_at = r->routed.part_at + (size_t)moe * MF_MAX_EXPERT_PARTS;
@@ -129,7 +157,19 @@ void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows, const mf_in
     put_in_slot(&p->down, p->has_resident_scales, part_at + 2 * MF_MAX_WEIGHT_ARRAYS);
     if (before != NULL)
         fuse(r, *before, p);
+    return op;
+}
+
+void mf_routed_record(mf_runner *r, uint32_t layer, uint32_t n_rows, const mf_input_step *before)
+{
+    const mf_op op = mf_routed_op(r, layer, n_rows, before);
     mf_record(r, &op);
+    mf_routed_note(r, layer);
+}
+
+void mf_routed_note(mf_runner *r, uint32_t layer)
+{
+    const uint32_t moe = r->h.moe_index[layer];
     if (r->ahead.n != 0)
         return;
     r->routed.was_routed[moe] = true;

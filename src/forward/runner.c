@@ -176,6 +176,7 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
     if (r->h.router.scales_input)
         MF_TRY(mf_backend_reserve(r->backend, &scale, error));
     MF_TRY(mf_routed_reserve(r, layer, error));
+    MF_TRY(mf_mixture_reserve(r, layer, error));
     return reserve_experts(r, &w->experts, error);
 }
 
@@ -552,7 +553,8 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     r->routed.is_whole = o->n_slots >= (uint64_t)r->h.n_moe_layers * r->h.n_experts;
     r->ahead.is_on = r->routed.is_on && !r->routed.is_whole;
     r->ahead.n_most = 1;
-    r->fused.is_on = r->fused.has_experts = true; /* until a layer cannot be */
+    r->fused.is_on = r->fused.has_experts = r->fused.has_mixtures =
+        true; /* until a layer cannot be */
     mf_backend_gather(r->backend);
     mf_backend_gather(r->experts);
     MF_TRY(reserve_ops(r, o->n_sequences, error));

@@ -279,6 +279,7 @@ static mf_status device_create(mf_vk_device *d, mf_error *error)
     VkPhysicalDeviceConditionalRenderingFeaturesEXT conditions = condition_features;
     mf_vk_features_get(&d->api, d->physical, &features);
     mf_vk_features_wanted(&features);
+    d->has_int64_atomics = features.v12.shaderBufferInt64Atomics != VK_FALSE;
     d->has_sparse_buffers &= features.core.features.sparseBinding != VK_FALSE;
     const bool has_family = d->has_copy_family && d->copy_family != d->family;
     const VkDeviceQueueCreateInfo queues[] = {
@@ -307,6 +308,33 @@ static mf_status device_create(mf_vk_device *d, mf_error *error)
         return mf_vk_fail(error, result, "opening the Vulkan device");
     }
     return MF_OK;
+}
+
+/* Vulkan promises no dispatch that its workgroups run beside each other. NVIDIA's devices start all
+ * that have room, and say how many multiprocessors they have; each has room for one of those. */
+static void find_resident(mf_vk_device *d, const mf_vk_hooks *hooks)
+{
+    static const char *const builtins = "VK_NV_shader_sm_builtins";
+    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV sm = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};
+    VkPhysicalDeviceVulkan12Properties v12 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES, .pNext = &sm};
+    VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                     .pNext = &v12};
+    const VkPhysicalDeviceLimits *l = &d->properties.limits;
+    VkExtensionProperties list[MOST_EXTENSIONS];
+    uint32_t n = MOST_EXTENSIONS;
+    const bool has_room = d->has_int64_atomics && l->maxComputeWorkGroupInvocations >= 512 &&
+                          l->maxComputeSharedMemorySize >= 32u << 10;
+    if (has_room && hooks != NULL)
+        d->n_resident = hooks->n_resident;
+    if (!has_room || d->n_resident != 0 ||
+        d->api.EnumerateDeviceExtensionProperties(d->physical, NULL, &n, list) < 0 ||
+        !mf_vk_has_extension(list, n, builtins))
+        return;
+    d->api.GetPhysicalDeviceProperties2(d->physical, &p);
+    if (v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY && sm.shaderWarpsPerSM >= 16)
+        d->n_resident = sm.shaderSMCount;
 }
 
 mf_status mf_vk_device_open(mf_vk_device *d, const char *name, const mf_vk_hooks *hooks,
@@ -340,6 +368,7 @@ mf_status mf_vk_device_open(mf_vk_device *d, const char *name, const mf_vk_hooks
                               &d->copy_queue);
     if (hooks != NULL && hooks->has_copy_queue && !d->has_copy_family)
         d->copy_queue = d->queue;
+    find_resident(d, hooks);
     if (hooks != NULL && hooks->has_own_memory)
         d->info.is_unified = false;
     return MF_OK;

@@ -13,6 +13,8 @@ typedef struct mf_vk_hooks {
     /* As if the device's memory were not the host's, and as if there were a queue for copies: it is
      * the one that computes, as another. */
     bool has_own_memory, has_copy_queue;
+    /* Not 0: taken for mf_vk_device.n_resident. */
+    uint32_t n_resident;
     /* NULL, or after the loader's have been found, and again after the instance's */
     void (*found)(void *ctx, mf_vk_api *api);
 } mf_vk_hooks;
@@ -42,6 +44,9 @@ typedef struct mf_vk_device {
     bool has_sparse_buffers; /* larger than an allocation, of several of them */
     bool has_conditions;     /* commands that a word in memory leaves undone */
     bool keeps_small;        /* floats below the least normal one, in shaders that ask for it */
+    bool has_int64_atomics;
+    /* Workgroups of 512 invocations and 32 KiB that surely run all at once; 0: nobody knows. */
+    uint32_t n_resident;
 } mf_vk_device;
 
 /* `name`: "vulkan", "vulkan:N" or "auto". Errors: see mf_vulkan_backend_create. */

@@ -69,6 +69,7 @@ void mf_vk_features_wanted(mf_vk_features *f)
         .pNext = &f->v13,
         .storageBuffer8BitAccess = VK_TRUE,
         .shaderInt8 = VK_TRUE,
+        .shaderBufferInt64Atomics = has.v12.shaderBufferInt64Atomics,
         .shaderFloat16 = has.v12.shaderFloat16,
         .bufferDeviceAddress = VK_TRUE,
         .timelineSemaphore = VK_TRUE,

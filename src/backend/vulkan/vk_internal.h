@@ -13,6 +13,7 @@
  *   vk_measure, vk_timing            what the device can do, and what it did when
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
  *   vk_seen                          attention to what is gathered for a row, or chosen for it
+ *   vk_op_mixture                    a row's mixture of experts in one dispatch
  *   vk_product, vk_grouped, vk_experts_out
  *                                            products; those of experts by the rows that chose them
  *   vk_backend                       the interface of backend.h
@@ -411,7 +412,7 @@ extern const mf_vk_op mf_vk_op_embed, mf_vk_op_copy_rows, mf_vk_op_rmsnorm, mf_v
 extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_latent_attention,
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
-    mf_vk_op_routed_experts, mf_vk_op_combine;
+    mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture;
 extern const mf_vk_op mf_vk_op_streams_in, mf_vk_op_streams_out, mf_vk_op_compress,
     mf_vk_op_entry_attention;
 
@@ -433,6 +434,19 @@ typedef struct mf_vk_tuning {
     uint32_t unit_groups;     /* workgroups that large tiles of matmul_units.comp leave at least */
 } mf_vk_tuning;
 extern const mf_vk_tuning mf_vk_tuning_default; /* vk_product.c */
+
+/* ------------------------------------------------------- workgroups that wait for each other -- */
+
+/* vk_op_mixture.c: what workgroups of one dispatch hand each other. */
+typedef struct mf_vk_grid {
+    mf_buffer values; /* a value and the number of its dispatch in 8 bytes each */
+    uint64_t n_bytes;
+    uint32_t epoch;  /* of the last dispatch */
+    mf_buffer fault; /* a word of the host's, not 0 once one of them waited in vain */
+} mf_vk_grid;
+
+/* Of work that is done: whether one of them did. Then the device is given up. */
+bool mf_vk_grid_failed(mf_vk_backend *be);
 
 /* -------------------------------------------------------------------------------- timing -- */
 
@@ -476,6 +490,7 @@ struct mf_vk_backend {
     mf_vk_batches batches;
     mf_vk_timing timing;
     mf_vk_tuning tuning;
+    mf_vk_grid grid;
     uint64_t weight_bytes;
     uint32_t n_threads;    /* that make pipelines */
     bool is_mixed;         /* matrix units multiply the rows of operations that are long */

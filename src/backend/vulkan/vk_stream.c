@@ -175,6 +175,8 @@ void mf_vk_retire(mf_vk_backend *be)
     if (st->lost == MF_OK && value > st->submitted) /* as some drivers answer once they are lost */
         value = st->submitted;
     if (st->lost == MF_OK && value > st->retired) {
+        if (mf_vk_grid_failed(be))
+            return;
         st->retired = value;
         if (value == st->submitted) /* the device is idle: it is to begin early again */
             st->most_commands = FIRST_COMMANDS;

@@ -38,13 +38,17 @@ uint lane_number()
     return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
 }
 
+#ifndef TEAM_SHUFFLES // whether lanes that are d apart are of one subgroup
+#define TEAM_SHUFFLES(d) ((d) < gl_SubgroupSize)
+#endif
+
 // The sum over runs of n lanes, n <= 32, for each of them; every invocation comes here.
 float sum_of_run(float v, uint n, uint id)
 {
     [[unroll]] for (uint d = 1; d < 32; d *= 2) {
         if (d >= n)
             break;
-        if (d < gl_SubgroupSize) {
+        if (TEAM_SHUFFLES(d)) {
             v += subgroupShuffleXor(v, d);
         } else {
             barrier();

@@ -20,11 +20,15 @@ float multiply(Chunk c)
     return part_of(c, dot, x_sum);
 }
 
+#ifndef TEAM_SHUFFLES // whether lanes that are d apart are of one subgroup
+#define TEAM_SHUFFLES(d) ((d) < gl_SubgroupSize)
+#endif
+
 // The sum over the lanes of a team, in the same order for any size of subgroups.
 float team_sum(float v, uint id)
 {
     [[unroll]] for (uint d = 1; d < TEAM; d *= 2) {
-        if (d < gl_SubgroupSize) {
+        if (TEAM_SHUFFLES(d)) {
             v += subgroupShuffleXor(v, d);
         } else {
             barrier();

@@ -1,0 +1,495 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// One row's mixture of experts in one dispatch, whose workgroups are all there at once: x += sigmoid(shared
+// gate) * shared expert + the sum of the chosen experts, each of them of norm(x). What a workgroup makes the
+// others take from memory as soon as it is there: a value lies beside the number of the dispatch (`epoch`),
+// in one word of 64 bits that is written and read at once. So nobody waits for all the others, and nothing
+// needs an order. Sums and their order are those of matvec_one.comp, route.comp and experts_out.comp.
+//! variant mixture_affine -DAFFINE
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "weights.glsl"
+#include "chunks.glsl"
+#include "reduce.glsl"
+#extension GL_KHR_shader_subgroup_ballot : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_shader_atomic_int64 : require
+
+layout(constant_id = 6) const uint N_COLS = 2048;
+layout(constant_id = 7) const uint N_EXPERTS = 256;
+layout(constant_id = 9) const uint K = 8;
+layout(constant_id = 10) const uint HIDDEN = 512;
+layout(constant_id = 11) const uint SHARED = 512;
+layout(constant_id = 12) const uint EPS = 0; // a float's bits
+layout(constant_id = 13) const uint NORMALISE = 1;
+layout(constant_id = 14) const uint AHEAD = 2;
+layout(constant_id = 15) const uint IS_WHOLE = 0; // subgroups have 32 invocations
+#define TEAM_SHUFFLES(d) (IS_WHOLE != 0 || (d) < gl_SubgroupSize)
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Mixture {
+    Weight shared_down, gate, up, down;
+    uint64_t slot, slot_bytes, ids, weights, fault; // Words, bytes, Ints, Floats, Words
+    float route_eps, route_scale;
+};
+
+// A weight whose other arrays are so many units of 4 bytes from its values.
+struct Near {
+    uint64_t values;
+    int scales, biases;
+};
+
+layout(push_constant, scalar) uniform Push {
+    Floats x;
+    Floats norm;
+    Mixture more;
+    Pairs pairs;
+    Near router, shared_router, shared_gate, shared_up;
+    uint epoch;
+} p;
+
+const uint THREADS = gl_WorkGroupSize.x, TEAM = 16, TILE = TEAM * CHUNK;
+const uint TEAMS = THREADS / TEAM, SPAN = N_COLS / TILE, SLOTS = TEAMS / SPAN, HALF = SLOTS / 2;
+const uint QUADS = N_COLS / 4, X_LOADS = (QUADS + THREADS - 1) / THREADS;
+const uint PAIRS = 4;                       // of a team, in a workgroup's part of the experts
+const uint ITEM_PAIRS = SLOTS * PAIRS;      // 32 where there are as many teams
+const uint OUT_ROWS = 4, ITEM_ROWS = TEAMS / K * OUT_ROWS;
+const uint SHARED_ACT = N_EXPERTS + 1, ACT = SHARED_ACT + SHARED; // where they lie among pairs
+const uint MOST_SPINS = 1000000;
+const uint N_PARTS = 2 * ITEM_PAIRS * SPAN * TEAM;
+const uint N_ACT = (K + 1) * HIDDEN;
+const uint N_MEMORY = N_PARTS > N_ACT ? N_PARTS : N_ACT;
+
+shared vec4 memory[N_MEMORY / 4];
+shared float exchange[THREADS];
+shared float squares[QUADS];
+#define norm_parts exchange
+#include "norm.glsl"
+#include "teams.glsl"
+
+#define INFINITE uintBitsToFloat(0x7f800000u)
+const uint SEGMENT = 32, N_LISTED = N_EXPERTS / SEGMENT * K; // the best of each segment
+shared uvec4 keys[(N_EXPERTS + N_LISTED) / 4];
+shared uint listed[N_LISTED];
+shared float scores[N_EXPERTS];
+shared uint slots[N_EXPERTS];
+shared float picked[K];
+shared uint pick_slot[K];
+shared float pick_weight[K];
+shared float out_parts[(K + 1) * ITEM_ROWS];
+
+void put(uint at, float v)
+{
+    atomicStore(p.pairs.v[at], uint64_t(floatBitsToUint(v)) | uint64_t(p.epoch) << 32, gl_ScopeDevice,
+                gl_StorageSemanticsNone, gl_SemanticsRelaxed);
+}
+
+uint64_t look(uint at)
+{
+    return atomicLoad(p.pairs.v[at], gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed);
+}
+
+float take(uint at)
+{
+    uint64_t v = look(at);
+    [[dont_unroll]] for (uint n = 0; uint(v >> 32) != p.epoch; n++) {
+        if (n == MOST_SPINS) {
+            Words(p.more.fault).v[0] = 1;
+            break;
+        }
+        v = look(at);
+    }
+    return uintBitsToFloat(uint(v));
+}
+
+uint quad_at(uint tile, uint j, uint lane)
+{
+    return (tile * CHUNK / 4 + j) * TEAM + (lane ^ j);
+}
+
+// The lane's columns of what lies in memory.
+void take_x(uint tile, uint lane)
+{
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
+        x[j] = memory[quad_at(tile, j, lane)];
+    x_sum = sum_of_quads(x);
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
+        x[j] *= QUAD_FACTORS;
+}
+
+float scale_of_row(vec4 loads[X_LOADS], uint id)
+{
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++)
+        if (i * THREADS + id < QUADS)
+            squares[i * THREADS + id] = squared(loads[i]);
+    barrier();
+    float s[8];
+    [[unroll]] for (uint k = 0; k < 8; k++) {
+        precise float even = 0.0;
+        [[unroll]] for (uint i = 0; i < (QUADS + 255) / 256; i++)
+            if (i * 256 + 32 * k < QUADS)
+                even += squares[i * 256 + 32 * k + id % 32];
+        s[k] = even;
+    }
+    float v = s[0] + s[4];
+    v += s[2] + s[6];
+    float w = s[1] + s[5];
+    w += s[3] + s[7];
+    v += w;
+    return norm_scale(sum_of_run(v, 32, id), N_COLS, uintBitsToFloat(EPS));
+}
+
+void load_x(uint id, out vec4 loads[X_LOADS], out vec4 weights[X_LOADS])
+{
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
+        const uint quad = min(i * THREADS + id, QUADS - 1);
+        loads[i] = Floats4(uint64_t(p.x)).v[quad];
+        weights[i] = Floats4(uint64_t(p.norm)).v[quad];
+    }
+}
+
+void share_x(vec4 loads[X_LOADS], vec4 weights[X_LOADS], uint id)
+{
+    const float scale = scale_of_row(loads, id);
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
+        const uint quad = i * THREADS + id, in_tile = quad % (TILE / 4);
+        if (quad < QUADS)
+            memory[quad_at(quad / (TILE / 4), in_tile % (CHUNK / 4), in_tile / (CHUNK / 4))] =
+                normed(loads[i], scale, weights[i]);
+    }
+    barrier();
+}
+
+uint part_at(uint row, uint tile, uint lane)
+{
+    return (row * SPAN + tile) * TEAM + lane;
+}
+
+void put_part(uint row, uint tile, uint lane, float v)
+{
+    const uint at = part_at(row, tile, lane);
+    memory[at / 4][at % 4] = v;
+}
+
+// Two rows' sums, each for all lanes of a team.
+vec2 row_sums(uint a, uint b, uint id)
+{
+    float total[2] = float[2](0.0, 0.0), parts[2 * SPAN];
+    [[unroll]] for (uint t = 0; t < 2 * SPAN; t++) {
+        const uint at = part_at(t < SPAN ? a : b, t % SPAN, id % TEAM);
+        parts[t] = memory[at / 4][at % 4];
+    }
+    [[unroll]] for (uint t = 0; t < 2 * SPAN; t++)
+        total[t / SPAN] = add_part(total[t / SPAN], parts[t]);
+    return vec2(team_sum(total[0], id), team_sum(total[1], id));
+}
+
+// ---- eight bits
+struct Chunk8 {
+    uvec4 words[2];
+    uint scale, bias;
+};
+
+Chunk8 fetch8(Weight w, uint row, uint col)
+{
+    Chunk8 c;
+    const uint64_t at = w.values + uint64_t(row) * N_COLS + col;
+    c.words[0] = Words4(at).v[0];
+    c.words[1] = Words4(at).v[1];
+    const uint i = row * (N_COLS / GROUP) + col / GROUP;
+    c.scale = load_bits(w.scales, i);
+    c.bias = load_bits(w.biases, i);
+    return c;
+}
+
+float multiply8(Chunk8 c)
+{
+    float dot = 0.0;
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++) {
+        const uint w = c.words[j / 4][j % 4];
+        const uvec4 q = uvec4(w & 255, w >> 8 & 255, w >> 16 & 255, w >> 24);
+        const vec4 v = uintBitsToFloat(q | 0x4b000000u) - 8388608.0;
+        dot = add_quad(dot, v * vec4(1.0, 16.0, 256.0, 4096.0), x[j]);
+    }
+    precise float part = fma(float_of(c.scale), dot, float_of(c.bias) * x_sum);
+    return part;
+}
+
+Weight weight_of(Near w)
+{
+    return Weight(w.values, w.values + int64_t(w.scales) * 4, w.values + int64_t(w.biases) * 4);
+}
+
+Weight router_row(inout uint row)
+{
+    const bool is_router = row < N_EXPERTS;
+    row = is_router ? row : 0;
+    return Weight(is_router ? weight_of(p.router).values : weight_of(p.shared_router).values,
+                  is_router ? weight_of(p.router).scales : weight_of(p.shared_router).scales,
+                  is_router ? weight_of(p.router).biases : weight_of(p.shared_router).biases);
+}
+
+// ---- the choice
+// Scores are not negative: as numbers their bits have their order. What is no number comes last.
+uint key_of(float score)
+{
+    const uint bits = floatBitsToUint(score);
+    return (bits & 0x7fffffffu) > 0x7f800000u ? 1 : bits + 2;
+}
+
+// How many of `n` keys from `first` on come before the `at`-th of them all, which is `mine`: keys that are
+// greater, and of equals those before it.
+uint count_before(uint first, uint n, uint mine, uint at)
+{
+    uint count = 0;
+    [[unroll]] for (uint j = 0; j < n; j += 4) {
+        const uvec4 k = keys[(first + j) / 4];
+        [[unroll]] for (uint e = 0; e < 4; e++)
+            count += uint(k[e] + uint(first + j + e < at) > mine);
+    }
+    return count;
+}
+
+void choose(Mixture m, float logit, uint slot)
+{
+    const uint i = gl_LocalInvocationID.x;
+    const float largest = workgroup_max(i < N_EXPERTS ? logit : -INFINITE);
+    float score = i < N_EXPERTS ? exp(logit - largest) : 0.0;
+    const float sum = workgroup_sum(score);
+    score /= sum;
+    const uint key = key_of(score), segment = i / SEGMENT * SEGMENT;
+    if (i < N_EXPERTS)
+        keys[i / 4][i % 4] = key;
+    barrier();
+    if (i < N_EXPERTS) {
+        const uint place = count_before(segment, SEGMENT, key, i);
+        if (place < K) {
+            keys[(N_EXPERTS + i / SEGMENT * K + place) / 4][place % 4] = key;
+            listed[i / SEGMENT * K + place] = i;
+        }
+        scores[i] = score;
+        slots[i] = slot;
+    }
+    barrier();
+    if (i < N_LISTED) {
+        const uint at = N_EXPERTS + i, place = count_before(N_EXPERTS, N_LISTED, keys[at / 4][at % 4], at);
+        const uint expert = listed[i];
+        if (place < K) {
+            picked[place] = scores[expert];
+            pick_slot[place] = slots[expert];
+            if (gl_WorkGroupID.x == 0)
+                Ints(m.ids).v[place] = int(expert);
+        }
+    }
+    barrier();
+}
+
+// What the chosen weigh, once they are known to all.
+void weigh(Mixture m)
+{
+    const uint j = gl_LocalInvocationID.x;
+    float divisor = 1.0, all[K];
+    [[unroll]] for (uint i = 0; i < K; i++)
+        all[i] = picked[i];
+    if (NORMALISE != 0) {
+        float sum = 0.0;
+        [[unroll]] for (uint i = 0; i < K; i++)
+            sum += all[i];
+        divisor = sum + m.route_eps;
+    }
+    const float w = picked[min(j, K - 1)] / divisor * m.route_scale;
+    if (j < K)
+        pick_weight[j] = w;
+    if (gl_WorkGroupID.x == 0 && j < K)
+        Floats(m.weights).v[j] = w;
+}
+
+Weight moved(Weight w, uint64_t to)
+{
+    return Weight(w.values + to, w.scales + to, w.biases + to);
+}
+
+void next_row(inout Weight w, uint n_cols)
+{
+    w.values += row_bytes(n_cols);
+    w.scales += scale_row_bytes(n_cols);
+    w.biases += scale_row_bytes(n_cols);
+}
+
+// Gate and up of the chosen.
+void multiply_in(Mixture m, uint id)
+{
+    const uint lane = id % TEAM, team = id / TEAM, span = team % SPAN, slot = team / SPAN;
+    const uint col = span * TILE + lane * CHUNK;
+    [[dont_unroll]] for (uint item = gl_WorkGroupID.x; item < K * HIDDEN / ITEM_PAIRS;
+                         item += gl_NumWorkGroups.x) {
+        const uint pick = item * ITEM_PAIRS / HIDDEN, first = item * ITEM_PAIRS % HIDDEN;
+        const uint64_t to = uint64_t(pick_slot[pick]) * m.slot_bytes;
+        Weight at[2];
+        at[0] = chunk_at(moved(m.gate, to), first + slot * PAIRS, col, N_COLS);
+        at[1] = chunk_at(moved(m.up, to), first + slot * PAIRS, col, N_COLS);
+        Chunk c[2 * AHEAD]; // moved up a pair each time, so that there is one multiplication of pairs in the code
+        [[unroll]] for (uint i = 0; i < 2 * AHEAD; i++) {
+            c[i] = fetch_at(at[i % 2], col);
+            next_row(at[i % 2], N_COLS);
+        }
+        [[dont_unroll]] for (uint k = 0; k < PAIRS; k++) {
+            [[unroll]] for (uint i = 0; i < 2; i++)
+                put_part((slot * PAIRS + k) * 2 + i, span, lane, multiply(c[i]));
+            [[unroll]] for (uint i = 2; i < 2 * AHEAD; i++)
+                c[i - 2] = c[i];
+            if (k + AHEAD < PAIRS)
+                [[unroll]] for (uint i = 0; i < 2; i++) {
+                    c[2 * AHEAD - 2 + i] = fetch_at(at[i], col);
+                    next_row(at[i], N_COLS);
+                }
+        }
+        barrier();
+        [[dont_unroll]] for (uint q = 0; q < ITEM_PAIRS; q += TEAMS) { // uniform: sums over teams are slow elsewhere
+            const uint r = q + team;
+            const vec2 sums = row_sums(2 * r, 2 * r + 1, id);
+            const float y = silu(sums.x) * sums.y;
+            if (lane == 0)
+                put(ACT + pick * HIDDEN + first + r, y);
+        }
+        barrier();
+    }
+}
+
+// What the row's norm goes into first: the router, the shared expert's gate and its first products.
+void multiply_first(uint id)
+{
+    const uint lane = id % TEAM, team = id / TEAM, span = team % SPAN, slot = team / SPAN;
+    const uint col = span * TILE + lane * CHUNK, G = gl_NumWorkGroups.x, g = gl_WorkGroupID.x;
+    const uint N_ROUTER = N_EXPERTS + 1;
+    Chunk c[2];
+    Chunk8 c8;
+    vec4 loads[X_LOADS], weights[X_LOADS];
+    load_x(id, loads, weights);
+    [[dont_unroll]] for (uint turn = 0; turn * G * HALF < max(N_ROUTER, SHARED); turn++) {
+        const uint pair = (turn * G + g) * HALF + slot, route = turn * G * HALF + g + G * (slot - HALF);
+        if (slot < HALF) {
+            c[0] = fetch_at(chunk_at(weight_of(p.shared_gate), min(pair, SHARED - 1), col, N_COLS), col);
+            c[1] = fetch_at(chunk_at(weight_of(p.shared_up), min(pair, SHARED - 1), col, N_COLS), col);
+        } else {
+            uint row = min(route, N_EXPERTS);
+            const Weight w = router_row(row);
+            c8 = fetch8(w, row, col);
+        }
+        if (turn == 0) {
+            share_x(loads, weights, id);
+            take_x(span, lane);
+            barrier();
+        }
+        if (slot < HALF) {
+            [[dont_unroll]] for (uint i = 0; i < 2; i++) {
+                put_part(slot * 2 + i, span, lane, multiply(c[0]));
+                c[0] = c[1];
+            }
+        } else {
+            put_part(2 * HALF + slot - HALF, span, lane, multiply8(c8));
+        }
+        barrier();
+        // every team comes here, as sums over teams may need barriers
+        const uint first = team < HALF ? team * 2 : HALF + team % SLOTS;
+        const vec2 sums = row_sums(first, team < HALF ? first + 1 : first, id);
+        const uint to_pair = (turn * G + g) * HALF + team;
+        const uint to_route = turn * G * HALF + g + G * (team - HALF);
+        if (lane == 0 && team < HALF && to_pair < SHARED)
+            put(SHARED_ACT + to_pair, silu(sums.x) * sums.y);
+        if (lane == 0 && team >= HALF && team < SLOTS && to_route < N_ROUTER)
+            put(to_route, sums.x);
+        barrier();
+    }
+}
+
+void fetch_out(Mixture m, uint item, uint id, out Chunk c[OUT_ROWS + 1])
+{
+    const uint lane = id % TEAM, team = id / TEAM, pick = team % K;
+    const uint col = lane * CHUNK, first = item * ITEM_ROWS;
+    Weight at = chunk_at(moved(m.down, uint64_t(pick_slot[pick]) * m.slot_bytes),
+                         first + team / K * OUT_ROWS, col, HIDDEN);
+    [[unroll]] for (uint i = 0; i < OUT_ROWS; i++) {
+        c[i + 1] = fetch_at(at, col);
+        next_row(at, HIDDEN);
+    }
+    c[0] = fetch_at(chunk_at(m.shared_down, first + team % ITEM_ROWS, col, SHARED), col);
+}
+
+void take_act(uint id)
+{
+    const uint N_MINE = (N_ACT + THREADS - 1) / THREADS;
+    uint64_t v[N_MINE];
+    bool is_there = false;
+    [[dont_unroll]] for (uint n = 0; !is_there; n++) {
+        if (n == MOST_SPINS) {
+            Words(p.more.fault).v[0] = 1;
+            break;
+        }
+        is_there = true;
+        [[unroll]] for (uint i = 0; i < N_MINE; i++)
+            v[i] = look(SHARED_ACT + min(i * THREADS + id, N_ACT - 1));
+        [[unroll]] for (uint i = 0; i < N_MINE; i++)
+            is_there = is_there && uint(v[i] >> 32) == p.epoch;
+    }
+    [[unroll]] for (uint i = 0; i < N_MINE; i++) {
+        const uint e = i * THREADS + id, col = e % TILE;
+        const uint at = quad_at(e / TILE, col % CHUNK / 4, col / CHUNK);
+        if (e < N_ACT)
+            memory[at][col % 4] = uintBitsToFloat(uint(v[i]));
+    }
+    barrier();
+}
+
+void multiply_out(Mixture m, uint id, float gate)
+{
+    const uint lane = id % TEAM, team = id / TEAM, pick = team % K, G = gl_NumWorkGroups.x;
+    const uint N_ITEMS = N_COLS / ITEM_ROWS;
+    uint item = gl_WorkGroupID.x;
+    Chunk c[OUT_ROWS + 1];
+    float old = 0.0;
+    if (id < ITEM_ROWS)
+        old = p.x.v[min(item, N_ITEMS - 1) * ITEM_ROWS + id];
+    fetch_out(m, min(item, N_ITEMS - 1), id, c);
+    take_act(id);
+    [[dont_unroll]] for (; item < N_ITEMS; item += G) {
+        [[dont_unroll]] for (uint k = 0; k <= OUT_ROWS; k++) { // the shared expert's row, then the pick's
+            if (k <= 1)
+                take_x(k == 0 ? 0 : 1 + pick, lane);
+            const float y = team_sum(add_part(0.0, multiply(c[0])), id);
+            const uint row = k == 0 ? K * ITEM_ROWS + team : pick * ITEM_ROWS + team / K * OUT_ROWS + k - 1;
+            if (lane == 0 && (k != 0 || team < ITEM_ROWS))
+                out_parts[row] = y;
+            [[unroll]] for (uint i = 0; i < OUT_ROWS; i++)
+                c[i] = c[i + 1];
+        }
+        barrier();
+        if (id < ITEM_ROWS) {
+            float sum = out_parts[K * ITEM_ROWS + id] * sigmoid(gate);
+            [[unroll]] for (uint j = 0; j < K; j++)
+                sum = fma(pick_weight[j], out_parts[j * ITEM_ROWS + id], sum);
+            p.x.v[item * ITEM_ROWS + id] = old + sum;
+        }
+        if (item + G < N_ITEMS) {
+            barrier();
+            fetch_out(m, item + G, id, c);
+            if (id < ITEM_ROWS)
+                old = p.x.v[(item + G) * ITEM_ROWS + id];
+        }
+    }
+}
+
+void main()
+{
+    const uint id = lane_number(), i = gl_LocalInvocationID.x;
+    Mixture m = p.more;
+    uint slot = 0;
+    if (i < N_EXPERTS)
+        slot = Words(m.slot).v[i];
+    multiply_first(id);
+    choose(m, i < N_EXPERTS ? take(i) : 0.0, slot);
+    weigh(m); // seen by all after the next barrier
+    const float gate = id < ITEM_ROWS ? take(N_EXPERTS) : 0.0;
+    multiply_in(m, id);
+    multiply_out(m, id, gate);
+}

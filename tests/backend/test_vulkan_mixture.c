@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A row's mixture of experts as one dispatch: the same bits as of the operations one after the
+ * other, whatever the number of workgroups (one, where it is not known how many run side by side),
+ * however weights lie, before and after the numbers of dispatches begin again; and that a workgroup
+ * which waits in vain loses the device with a reason.
+ */
+#include "backend/vulkan/vk_internal.h"
+#include "test.h"
+#include "vulkan_open.h"
+
+#define SLOT_BYTES ((uint64_t)1 << 15) /* of activations */
+#define N_SLOTS 16u
+#define BUFFER_BYTES ((uint64_t)80 << 20)
+#define EPS 1e-6f
+
+enum { X, NORM, LOGITS, SHARED_GATE, MLP, UP, IDS, PICKED, TABLE, SHARED, ACT, OUT };
+
+typedef struct sizes {
+    uint32_t n_cols, n_experts, k;
+    bool normalise;
+} sizes;
+
+typedef struct play {
+    mf_backend *be;
+    mf_buffer buffer;
+    unsigned char *image;
+    uint64_t at, random;
+    mf_op router, shared_in, route, shared_out, experts, mixture;
+} play;
+
+typedef struct results {
+    float x[2048], weights[16];
+    int32_t ids[16];
+} results;
+
+static mf_span slot(const play *p, uint32_t i)
+{
+    return (mf_span){p->buffer, i * SLOT_BYTES};
+}
+
+static mf_weight weight(play *p, uint32_t bits, uint32_t n_rows, uint32_t n_cols)
+{
+    mf_weight w = {.shape = {.kind = MF_WEIGHT_AFFINE,
+                             .float_type = MF_BF16,
+                             .bits = bits,
+                             .group = 64,
+                             .n_rows = n_rows,
+                             .n_cols = n_cols}};
+    for (uint32_t i = 0; i < 3; i++) {
+        w.arrays[i] = (mf_span){p->buffer, p->at};
+        p->at += (mf_weight_array_bytes(&w.shape, i) + 63) / 64 * 64;
+    }
+    REQUIRE(p->at <= BUFFER_BYTES);
+    return w;
+}
+
+/* Numbers of ordinary size in every form: what is chosen differs from layer to layer. */
+static void fill(play *p, const sizes *s)
+{
+    for (uint64_t i = 0; i < BUFFER_BYTES; i++) {
+        const unsigned char r = (unsigned char)(test_random(&p->random) >> 40);
+        p->image[i] = i % 2 == 0 ? r & 0xfe : (r & 0x83) | 0x3c;
+    }
+    for (uint64_t i = 0; i < 2 * SLOT_BYTES / sizeof(float); i++)
+        ((float *)(void *)p->image)[i] =
+            (float)(test_random(&p->random) % 2001) / (i < SLOT_BYTES / 4 ? 1e3f : 1e5f) - 1e-2f;
+    for (uint32_t i = 0; i < s->n_experts; i++)
+        ((uint32_t *)(void *)(p->image + TABLE * SLOT_BYTES))[i] = (i * 5 + 3) % s->n_experts;
+}
+
+static void make_experts(play *p, const sizes *s, mf_input_step before)
+{
+    mf_routed_experts_params r = {
+        .x = slot(p, X),
+        .ids = slot(p, IDS),
+        .slot = slot(p, TABLE),
+        .act = slot(p, ACT),
+        .out = slot(p, OUT),
+        .n_slots = s->n_experts,
+        .n_experts = s->n_experts,
+        .k = s->k,
+        .before = before,
+        .sum = {slot(p, X), slot(p, PICKED), slot(p, SHARED), slot(p, SHARED_GATE)}};
+    r.slots = (mf_span){p->buffer, p->at};
+    r.gate = weight(p, 4, 512, s->n_cols);
+    r.up = weight(p, 4, 512, s->n_cols);
+    r.down = weight(p, 4, s->n_cols, 512);
+    r.slot_bytes = p->at - r.slots.offset;
+    p->at = r.slots.offset + r.slot_bytes * s->n_experts;
+    REQUIRE(p->at <= BUFFER_BYTES);
+    p->experts = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = 1, .u.routed = r};
+}
+
+/* shift: of the router's weights, from where they would be aligned. */
+static void make(play *p, const sizes *s, uint64_t shift)
+{
+    const mf_input_step before = {.kind = MF_INPUT_NORMED, .weight = slot(p, NORM), .eps = EPS};
+    p->at = N_SLOTS * SLOT_BYTES + shift;
+    p->router = p->shared_in = p->shared_out = (mf_op){.kind = MF_OP_MATMUL, .n_rows = 1};
+    p->router.u.matmul = (mf_matmul_params){.x = slot(p, X),
+                                            .n = 2,
+                                            .weight = {weight(p, 8, s->n_experts, s->n_cols)},
+                                            .y = {slot(p, LOGITS), slot(p, SHARED_GATE)},
+                                            .before = before};
+    p->router.u.matmul.weight[1] = weight(p, 8, 1, s->n_cols);
+    p->shared_in.u.matmul = (mf_matmul_params){.x = slot(p, X),
+                                               .n = 2,
+                                               .weight = {weight(p, 4, 512, s->n_cols)},
+                                               .y = {slot(p, MLP), slot(p, UP)},
+                                               .before = before,
+                                               .is_paired = true};
+    p->shared_in.u.matmul.weight[1] = weight(p, 4, 512, s->n_cols);
+    p->shared_out.u.matmul = (mf_matmul_params){.x = slot(p, MLP),
+                                                .n = 1,
+                                                .weight = {weight(p, 4, s->n_cols, 512)},
+                                                .y = {slot(p, SHARED)}};
+    p->route = (mf_op){.kind = MF_OP_ROUTE,
+                       .n_rows = 1,
+                       .u.route = {.logits = slot(p, LOGITS),
+                                   .ids = slot(p, IDS),
+                                   .weights = slot(p, PICKED),
+                                   .slot = slot(p, TABLE),
+                                   .n_experts = s->n_experts,
+                                   .k = s->k,
+                                   .n_groups = 1,
+                                   .k_groups = 1,
+                                   .normalise = s->normalise,
+                                   .eps = 1e-20f,
+                                   .scale = 1.5f}};
+    make_experts(p, s, before);
+    p->mixture =
+        (mf_op){.kind = MF_OP_MIXTURE,
+                .n_rows = 1,
+                .u.mixture = {&p->router, &p->shared_in, &p->route, &p->shared_out, &p->experts}};
+}
+
+/* Two layers, the second of what the first left; dispatches of both. */
+static uint64_t run(play *p, bool is_joined, results *out)
+{
+    mf_op *const apart[] = {&p->router, &p->shared_in, &p->route, &p->shared_out, &p->experts};
+    const mf_vk_stream *stream = &((mf_vk_backend *)p->be)->stream;
+    mf_error error = {0};
+    for (uint64_t i = 0; i < p->at; i += 1 << 20)
+        p->be->ops->write(p->be, (mf_span){p->buffer, i}, p->image + i, 1 << 20);
+    for (uint32_t i = 0; i < 5; i++)
+        REQUIRE_OK(mf_backend_reserve(p->be, apart[i], &error), &error);
+    if (is_joined)
+        REQUIRE_OK(mf_backend_reserve(p->be, &p->mixture, &error), &error);
+    const uint64_t n_before = stream->n_dispatches;
+    for (uint32_t layer = 0; layer < 2; layer++)
+        for (uint32_t i = 0; i < (is_joined ? 1 : 5); i++)
+            p->be->ops->record(p->be, is_joined ? &p->mixture : apart[i]);
+    const uint64_t n = stream->n_dispatches - n_before;
+    p->be->ops->read(p->be, slot(p, X), out->x, sizeof out->x);
+    p->be->ops->read(p->be, slot(p, IDS), out->ids, sizeof out->ids);
+    REQUIRE_OK(mf_backend_read(p->be, slot(p, PICKED), out->weights, sizeof out->weights, &error),
+               &error);
+    return n;
+}
+
+static void compare(play *p, const char *what, const sizes *s, uint64_t most_dispatches)
+{
+    static results apart, joined;
+    (void)run(p, false, &apart);
+    const uint64_t n = run(p, true, &joined);
+    CHECK_MSG(memcmp(apart.x, joined.x, s->n_cols * sizeof(float)) == 0, "%s: other sums", what);
+    CHECK_MSG(memcmp(apart.ids, joined.ids, s->k * sizeof(int32_t)) == 0, "%s: others chosen",
+              what);
+    CHECK_MSG(memcmp(apart.weights, joined.weights, s->k * sizeof(float)) == 0, "%s: other weights",
+              what);
+    CHECK_MSG(n <= most_dispatches, "%s: %u dispatches", what, (unsigned)n);
+    CHECK_MSG(memcmp(joined.x, p->image, s->n_cols * sizeof(float)) != 0, "%s: nothing done", what);
+}
+
+static void check_sizes(play *p)
+{
+    static const sizes list[] = {{512, 32, 4, true}, {1024, 32, 8, false}, {2048, 32, 8, true}};
+    mf_vk_backend *be = (mf_vk_backend *)p->be;
+    for (size_t i = 0; i < (vulkan_is_short() ? 2 : 3); i++) {
+        fill(p, &list[i]);
+        make(p, &list[i], 0);
+        compare(p, "one after the other", &list[i], 2);
+        make(p, &list[i], 4);
+        compare(p, "not aligned", &list[i], 12);
+        make(p, &list[i], 0);
+        be->grid.epoch = UINT32_MAX - 1; /* the second layer's number is the first again */
+        compare(p, "numbers begin again", &list[i], 2);
+        CHECK(be->grid.epoch == 1);
+    }
+}
+
+static void check_refusals(play *p)
+{
+    const sizes s = {512, 32, 4, true};
+    const mf_vk_backend *be = (mf_vk_backend *)p->be;
+    make(p, &s, 0);
+    CHECK(be->base.ops->supports_op(p->be, &p->mixture));
+    p->mixture.n_rows = 2;
+    CHECK(!be->base.ops->supports_op(p->be, &p->mixture));
+    make(p, &s, 0);
+    p->route.u.route.score = MF_SCORE_SIGMOID;
+    CHECK(!be->base.ops->supports_op(p->be, &p->mixture));
+    make(p, &s, 0);
+    p->experts.u.routed.up.shape.bits = 8;
+    CHECK(!be->base.ops->supports_op(p->be, &p->mixture));
+    make(p, &s, 0);
+    p->experts.u.routed.k = p->route.u.route.k = 3;
+    CHECK(!be->base.ops->supports_op(p->be, &p->mixture));
+}
+
+/* As if a workgroup had waited in vain. The last check: nothing runs after it. */
+static void check_fault(play *p)
+{
+    const sizes s = {512, 32, 4, true};
+    mf_vk_backend *be = (mf_vk_backend *)p->be;
+    mf_error error = {0};
+    make(p, &s, 0);
+    REQUIRE_OK(mf_backend_reserve(p->be, &p->mixture, &error), &error);
+    *(uint32_t *)(void *)be->buffers[be->grid.fault.id - 1].host = 1;
+    p->be->ops->record(p->be, &p->mixture);
+    CHECK(mf_backend_finish(p->be, &error) == MF_ERR_IO);
+    CHECK_MSG(strstr(error.message, "side by side") != NULL, "%s", error.message);
+}
+
+/* n_resident: 0: as the device is. */
+static void check_device(uint32_t n_resident)
+{
+    const mf_vk_hooks hooks = {.n_resident = n_resident};
+    const mf_backend_options options = {.device = vulkan_test_device(),
+                                        .precision = MF_PRECISION_F32};
+    mf_error error = {0};
+    play p = {.random = 7, .image = malloc(BUFFER_BYTES + (1 << 20))};
+    REQUIRE(p.image != NULL);
+    REQUIRE_OK(mf_vk_backend_create(&options, &hooks, &p.be, &error), &error);
+    REQUIRE_OK(p.be->ops->buffer_create(p.be, BUFFER_BYTES + (1 << 20), MF_USE_DEVICE, "operands",
+                                        &p.buffer, &error),
+               &error);
+    if (((mf_vk_backend *)p.be)->device.n_resident != 0) {
+        check_sizes(&p);
+        check_refusals(&p);
+        check_fault(&p);
+        CHECK(n_resident == 0 || ((mf_vk_backend *)p.be)->device.n_resident == n_resident);
+    } else {
+        CHECK(n_resident == 0 || !((mf_vk_backend *)p.be)->device.has_int64_atomics);
+        const sizes s = {512, 32, 4, true};
+        make(&p, &s, 0);
+        CHECK(!p.be->ops->supports_op(p.be, &p.mixture));
+    }
+    p.be->ops->destroy(p.be);
+    free(p.image);
+}
+
+int main(void)
+{
+    if (!vulkan_is_there())
+        return TEST_SKIPPED;
+    check_device(0);
+    check_device(1);
+    return test_result();
+}
