@@ -438,6 +438,24 @@ static mf_srv_shape shape_of(const mf_srv_exchange *x, const char *path)
     return header(x, "anthropic-version") ? MF_SRV_ANTHROPIC : mf_srv_shape_at(path);
 }
 
+/* The path of a target that is a whole URL, as proxies are sent them; it names the host once more.
+ */
+static bool find_path(mf_srv_exchange *x, const char *host, const char **path)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        const size_t n_scheme = strlen(schemes[i]), n_host = host ? strlen(host) : 0;
+        const char *place = *path + n_scheme;
+        if (strncasecmp(*path, schemes[i], n_scheme) != 0)
+            continue;
+        if (n_host == 0 || strcspn(place, "/") != n_host || strncasecmp(place, host, n_host) != 0)
+            return mf_srv_refuse(&x->refusal, 400, "the target names another host than Host");
+        *path = place[n_host] ? place + n_host : "/";
+        break;
+    }
+    return true;
+}
+
 /* All that can be said before the body. */
 static bool check_head(mf_srv_exchange *x, const char *method, const char *path)
 {
@@ -446,8 +464,8 @@ static bool check_head(mf_srv_exchange *x, const char *method, const char *path)
                                   header(x, "Authorization"), header(x, "x-api-key")};
     const char *length = header(x, "Content-Length");
     size_t key = 0;
+    x->is_unframed = !check_framing(x) || !find_path(x, claims.host, &path);
     x->shape = shape_of(x, path);
-    x->is_unframed = !check_framing(x);
     if (x->is_unframed || !mf_srv_guard_place(&server->guard, &claims, &x->refusal))
         return false;
     x->allows_origin = claims.origin != NULL;

@@ -131,6 +131,17 @@ n_checks=$((n_checks + 1))
 raw "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /v1/nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 expect_equal "$(grep -ao 'HTTP/1.1 [0-9]*' "$out" | tr '\n' ' ')" "HTTP/1.1 200 HTTP/1.1 404 "
 
+# a target that is a whole URL, as proxies are sent them
+raw "GET HTTP://LocalHost/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+expect_http 200
+raw "GET http://evil.test/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+expect_http 400
+expect_body 'the target names another host than Host'
+raw "GET http://localhost HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+expect_http 200
+raw "GET http://evil.test/health HTTP/1.1\r\nHost: evil.test\r\nConnection: close\r\n\r\n"
+expect_http 403
+
 # gone at every moment of an answer
 body='{"prompt":"Once upon a time","max_tokens":2000,"ignore_eos":true,"stream":true}'
 n=${#body}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test_model_mixture DIR: a model whose rows' mixtures a device can compute as one operation, with
+ * it and without: the same logits, token after token. The device runs one workgroup of it, which
+ * any device does. Skipped where there is none.
+ */
+#include "backend/vulkan/vk_internal.h"
+#include "backend/vulkan_open.h"
+#include "session/engine.h"
+#include "test.h"
+#include "vulkan_shared.h"
+
+enum { N_PROMPT = 5, N_TOKENS = 14 };
+
+static mf_status open_backend(void *ctx, const mf_backend_options *options, mf_backend **out,
+                              mf_error *error)
+{
+    mf_backend_options with = *options;
+    with.device = vulkan_test_device();
+    return mf_vk_backend_create(&with, ctx, out, error);
+}
+
+/* Those of the last N_TOKENS - N_PROMPT + 1 tokens, to be freed; *n_floats: of each. */
+static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool has_mixtures, size_t *n_floats)
+{
+    const mf_engine_hooks with = {.open_backend = open_backend, .backend_ctx = hooks};
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    mf_engine_options options;
+    mf_model_info info;
+    int32_t tokens[N_TOKENS];
+    mf_engine_options_default(&options);
+    options.device = vulkan_test_device();
+    options.n_context_tokens = 64;
+    REQUIRE_OK(mf_engine_open_with(dir, &options, &with, &engine, &error), &error);
+    mf_engine_info(engine, &info);
+    if (has_mixtures) /* others have them where the device does by itself */
+        CHECK(engine->runner.fused.has_mixtures);
+    for (uint32_t i = 0; i < N_TOKENS; i++)
+        tokens[i] = (int32_t)(i * 7919 % info.n_vocab);
+    *n_floats = info.n_vocab;
+    float *logits = calloc((N_TOKENS - N_PROMPT + 1) * *n_floats, sizeof *logits), *to = logits;
+    REQUIRE(logits != NULL);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    for (uint32_t at = 0, n = N_PROMPT; at < N_TOKENS; at += n, n = 1, to += *n_floats) {
+        REQUIRE_OK(mf_session_eval(session, tokens + at, n, &error), &error);
+        memcpy(to, mf_session_logits(session), *n_floats * sizeof *to);
+    }
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return logits;
+}
+
+int main(int argc, char **argv)
+{
+    mf_vk_hooks each = {0}, joined = {.n_resident = 1};
+    size_t n;
+    REQUIRE(argc == 2);
+    if (!vulkan_is_there())
+        return TEST_SKIPPED;
+    vulkan_share(&each);
+    vulkan_share(&joined);
+    float *want = logits_of(argv[1], &each, false, &n),
+          *got = logits_of(argv[1], &joined, true, &n);
+    for (size_t t = 0; t < N_TOKENS - N_PROMPT + 1; t++)
+        CHECK_BYTES(got + t * n, want + t * n, n * sizeof *got);
+    CHECK(memcmp(want, want + n, n * sizeof *want) != 0);
+    free(got);
+    free(want);
+    return test_result();
+}
