@@ -207,9 +207,9 @@ static bool equal_members(mf_schema_reader *s, yyjson_val *a, yyjson_val *b)
 {
     size_t i, n;
     yyjson_val *key, *value;
-    if (yyjson_obj_size(a) != yyjson_obj_size(b))
+    if (!yyjson_is_obj(b) || yyjson_obj_size(a) != yyjson_obj_size(b))
         return false;
-    yyjson_val *next = yyjson_is_obj(b) ? unsafe_yyjson_get_first(b) : NULL;
+    yyjson_val *next = unsafe_yyjson_get_first(b);
     yyjson_obj_foreach(a, i, n, key, value)
     {
         yyjson_val *other = next + 1;
