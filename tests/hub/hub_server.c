@@ -101,9 +101,13 @@ static void open_gate(const char *n)
     pthread_cond_broadcast(&server.opened);
 }
 
-static void pass_gate(const char *url)
+/* A file's first bytes pass by themselves: who opens it waits for them, whenever they are asked
+ * for. */
+static void pass_gate(struct MHD_Connection *c, const char *url)
 {
-    if (server.gate[0] == '\0' || !strstr(url, server.gate))
+    const char *range = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Range");
+    if (server.gate[0] == '\0' || !strstr(url, server.gate) ||
+        (range && strncmp(range, "bytes=0-", 8) == 0))
         return;
     const unsigned long gate = server.n_gates, number = server.n_arrived++;
     while (gate == server.n_gates && number >= server.n_open)
@@ -350,7 +354,7 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *
     fprintf(server.log, "%s %s %s %s %s %s\n", is_store ? "store" : "hub", method, url,
             range ? range : "all", token ? token : "no-token", kind[0] ? kind : "good");
     fflush(server.log);
-    pass_gate(url);
+    pass_gate(c, url);
     pthread_mutex_unlock(&server.lock);
     const unsigned status = (unsigned)strtoul(kind, NULL, 10);
     if (status != 0)

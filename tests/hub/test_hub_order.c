@@ -216,7 +216,7 @@ static void check_model(const mf_hub_places *places, const mf_hub_name *name, ch
     snprintf(what, sizeof what, "gate=%s", gate);
     tell_hub(what);
     come_late(argv[5]);
-    snprintf(what, sizeof what, "open=%" PRIu32, n_connections); /* the descriptors among them */
+    snprintf(what, sizeof what, "open=%" PRIu32, n_connections - 1); /* and the descriptors */
     tell_hub(what);
     if (!mf_hub_open(places, name, &options, &model, &error) ||
         !mf_hub_ahead_begin(model, never, &ahead, folder, &error)) {
