@@ -95,8 +95,8 @@ void mf_routed_note(mf_runner *r, uint32_t layer);
 typedef struct mf_mixture {
     mf_op router, shared_in, route, shared_out, experts;
 } mf_mixture;
-mf_op mf_mixture_op(const mf_runner *r, uint32_t layer, const mf_input_step *before,
-                    const mf_op *experts, mf_mixture *m);
+/* m: what it is made of, with m->experts there; kept as long as the operation. */
+mf_op mf_mixture_op(const mf_runner *r, uint32_t layer, const mf_input_step *before, mf_mixture *m);
 mf_status mf_mixture_reserve(mf_runner *r, uint32_t layer, mf_error *error);
 /* Counts what a pass of n_rows chose: asked for once its layers are recorded, taken once it is
  * done.

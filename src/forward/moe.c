@@ -367,23 +367,17 @@ static void combine(mf_runner *r, uint32_t layer, uint32_t n_rows, const uint32_
     mf_streams_out(r, n_rows, p->x);
 }
 
-/* m: what it is made of, kept as long as the operation. */
-mf_op mf_mixture_op(const mf_runner *r, uint32_t layer, const mf_input_step *before,
-                    const mf_op *experts, mf_mixture *m)
+mf_op mf_mixture_op(const mf_runner *r, uint32_t layer, const mf_input_step *before, mf_mixture *m)
 {
     const mf_mlp_weights *w = &r->weights.layers[layer].mlp;
-    *m = (mf_mixture){
-        .router = mf_fused_router(r, layer),
-        .shared_in = mf_fused_pair(r, w, before->weight),
-        .route = mf_route_op(r, layer, 1, r->plan.k, mf_routed_ids(r, layer, 1), r->plan.weights),
-        .shared_out = {.kind = MF_OP_MATMUL,
-                       .n_rows = 1,
-                       .u.matmul = {.x = r->plan.mlp_gate,
-                                    .n = 1,
-                                    .weight = {w->down},
-                                    .y = {r->plan.mlp_out}}},
-        .experts = *experts};
+    m->router = mf_fused_router(r, layer);
+    m->shared_in = mf_fused_pair(r, w, before->weight);
+    m->route = mf_route_op(r, layer, 1, r->plan.k, mf_routed_ids(r, layer, 1), r->plan.weights);
     m->route.u.route.slot = mf_routed_slots(r, layer);
+    m->shared_out = (mf_op){
+        .kind = MF_OP_MATMUL,
+        .n_rows = 1,
+        .u.matmul = {.x = r->plan.mlp_gate, .n = 1, .weight = {w->down}, .y = {r->plan.mlp_out}}};
     return (mf_op){
         .kind = MF_OP_MIXTURE,
         .n_rows = 1,
@@ -392,9 +386,8 @@ mf_op mf_mixture_op(const mf_runner *r, uint32_t layer, const mf_input_step *bef
 
 static void forward_mixture(mf_runner *r, uint32_t layer, const mf_input_step *before)
 {
-    const mf_op experts = mf_routed_op(r, layer, 1, before);
-    mf_mixture m;
-    const mf_op op = mf_mixture_op(r, layer, before, &experts, &m);
+    mf_mixture m = {.experts = mf_routed_op(r, layer, 1, before)};
+    const mf_op op = mf_mixture_op(r, layer, before, &m);
     mf_record(r, &op);
     mf_routed_note(r, layer);
     (void)mf_fused_leave_norm(r, mf_next_input(r, layer));
