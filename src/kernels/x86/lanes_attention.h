@@ -40,8 +40,7 @@ typedef struct attention_state {
 /* The n positions from `first` on as float32. */
 MF_LANE_OP attention_tile attention_load(const mf_attention_args *a, uint32_t first, uint32_t n)
 {
-    const unsigned char *const *page =
-        (const unsigned char *const *)a->pages + first / TILE_POSITIONS;
+    const unsigned char *const *page = a->pages + first / TILE_POSITIONS;
     const unsigned char *k = page[0] + a->k_offset, *v = page[0] + a->v_offset;
     const uint32_t dim = a->head_dim, next = first + TILE_POSITIONS;
     attention_tile t = {.k = a->scratch,
