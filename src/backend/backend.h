@@ -138,7 +138,9 @@ typedef enum mf_op_kind {
     MF_OP_STREAMS_IN,
     MF_OP_STREAMS_OUT,
     MF_OP_FINITE,
-    MF_OP_MIXTURE
+    MF_OP_MIXTURE,
+    MF_OP_TO_HOST,
+    MF_OP_FROM_HOST
 } mf_op_kind;
 
 /* How a router's logits become scores. */
@@ -425,14 +427,36 @@ typedef struct mf_mixture_params {
 /* Picks of one such operation, at most. */
 #define MF_MAX_ROUTED_PICKS 256
 
+/* What passes between the stream and the host while the stream goes on (host_words.h): values of
+ * four bytes, each of which lies beside a number in one word of 64 bits. words: of a buffer of
+ * MF_USE_HOST. Devices may lack these operations; those that have them have hold and go. */
+#define MF_TO_HOST_ARRAYS 3
+/* Puts the rows of arrays, one array after the other, n_cols[i] values a row, to words. */
+typedef struct mf_to_host_params {
+    mf_span arrays[MF_TO_HOST_ARRAYS];
+    uint32_t n_cols[MF_TO_HOST_ARRAYS]; /* 0: there is none */
+    mf_span words;
+    uint32_t number;
+} mf_to_host_params;
+
+/* out = rows of n_cols values, as soon as the host has put all of them to words with this number.
+ * A device that has waited for long gives up: then the word `late` (uint32) is 1, and out
+ * anything. */
+typedef struct mf_from_host_params {
+    mf_span words, late, out;
+    uint32_t n_cols, number;
+} mf_from_host_params;
+
 /* x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j < k, in that order, of
  * weights[r, j] * experts[place[r * k + j]]. shared is overwritten. shared_gate of id 0:
  * shared counts as it is; shared of id 0: there is none. place: host array of rows of
- * experts; NULL: they lie in the order of the picks. */
+ * experts; NULL: they lie in the order of the picks. is_put: x is that, instead of growing by it.
+ */
 typedef struct mf_combine_params {
     mf_span x, weights, experts, shared, shared_gate;
     const uint32_t *place;
     uint32_t n_cols, k;
+    bool is_put;
     mf_norm_after norm;
 } mf_combine_params;
 
@@ -583,6 +607,8 @@ typedef struct mf_op {
         mf_streams_out_params streams_out;
         mf_finite_params finite;
         mf_mixture_params mixture;
+        mf_to_host_params to_host;
+        mf_from_host_params from_host;
     } u;
 } mf_op;
 
@@ -675,6 +701,19 @@ typedef struct mf_backend_ops {
     void (*gather)(mf_backend *be);
     mf_status (*gathered)(mf_backend *be, mf_error *error);
     void (*record)(mf_backend *be, const mf_op *op);
+    /* What is recorded from hold on begins with go, and no other thread's call comes in between:
+     * MF_OP_FROM_HOST is recorded so, and what it waits for is put without a call of the backend,
+     * since one that waits for room would wait for this, too. hold may be called again before go,
+     * for nothing. NULL where there are no such operations. */
+    void (*hold)(mf_backend *be);
+    /* All that is recorded begins by itself. Also without hold. */
+    void (*go)(mf_backend *be);
+    /* Whether the device is known to be lost; asked for by whoever waits for words. Waits for
+     * nobody. NULL where hold is. */
+    bool (*is_lost)(const mf_backend *be);
+    /* Work will come every few microseconds from now on, or not any more: threads that compute stay
+     * awake for it. NULL: there are none. */
+    void (*expect)(mf_backend *be, bool is_expected);
     mf_ticket (*mark)(mf_backend *be);
     bool (*done)(mf_backend *be, mf_ticket ticket);
     /* Errors: the device's. */

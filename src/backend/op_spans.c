@@ -394,7 +394,7 @@ static void routed_experts(const spans *s)
 static void combine(const spans *s)
 {
     const mf_combine_params *p = &s->op->u.combine;
-    rows(s, p->x, p->n_cols, MF_READS | MF_WRITES);
+    rows(s, p->x, p->n_cols, p->is_put ? MF_WRITES : MF_READS | MF_WRITES);
     rows(s, p->weights, p->k, MF_READS);
     if (p->place != NULL)
         named_rows(s, p->experts, p->place, (uint64_t)s->op->n_rows * p->k, p->n_cols);
@@ -566,6 +566,30 @@ static void mixture(const spans *s)
         mf_op_spans(ops[i], s->sequences, s->n_sequences, s->visit, s->ctx);
 }
 
+static void words(const spans *s, mf_span span, uint64_t n_cols, uint32_t access)
+{
+    touch(s, span, s->op->n_rows * n_cols * sizeof(uint64_t), access);
+}
+
+static void to_host(const spans *s)
+{
+    const mf_to_host_params *p = &s->op->u.to_host;
+    uint64_t n_cols = 0;
+    for (uint32_t i = 0; i < MF_TO_HOST_ARRAYS; i++) {
+        rows(s, p->arrays[i], p->n_cols[i], MF_READS);
+        n_cols += p->n_cols[i];
+    }
+    words(s, p->words, n_cols, MF_WRITES);
+}
+
+static void from_host(const spans *s)
+{
+    const mf_from_host_params *p = &s->op->u.from_host;
+    words(s, p->words, p->n_cols, MF_READS);
+    touch(s, p->late, sizeof(uint32_t), MF_READS | MF_WRITES);
+    rows(s, p->out, p->n_cols, MF_WRITES);
+}
+
 void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_sequences,
                  mf_op_span_fn visit, void *ctx)
 {
@@ -595,6 +619,8 @@ void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_seque
         [MF_OP_STREAMS_OUT] = streams_out,
         [MF_OP_FINITE] = finite,
         [MF_OP_MIXTURE] = mixture,
+        [MF_OP_TO_HOST] = to_host,
+        [MF_OP_FROM_HOST] = from_host,
     };
     const spans s = {op, sequences, n_sequences, visit, ctx};
     touch(&s, op->when, sizeof(uint32_t), MF_READS);

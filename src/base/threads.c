@@ -8,7 +8,8 @@
  * is preempted is simply not waited for unless it holds a task.
  *
  * A thread without work spins for SPIN_US (jobs of one token follow each other within
- * microseconds), then sleeps on a condition variable, so an idle pool costs nothing.
+ * microseconds), or EXPECTING_US where more is expected, then sleeps on a condition variable, so an
+ * idle pool costs nothing.
  */
 #include "base/threads.h"
 
@@ -20,6 +21,7 @@
 #include <stdatomic.h>
 
 #define SPIN_US 40u
+#define EXPECTING_US 1000u
 #define MAX_THREADS 1024u
 #define CACHE_LINE 64
 
@@ -51,6 +53,7 @@ struct mf_thread_pool {
     char pad_sleep[CACHE_LINE];
     atomic_uint n_sleeping; /* workers in or before pthread_cond_wait */
     atomic_bool caller_sleeps;
+    atomic_bool is_expecting;
     atomic_bool stop;
 
     worker workers[];
@@ -144,20 +147,21 @@ static bool looks(bool (*holds)(const void *), const void *of)
     return false;
 }
 
-/* Whether it came to hold within SPIN_US. */
-static bool spins_until(bool (*holds)(const void *), const void *of)
+/* Whether it came to hold within so long. */
+static bool spins_until(bool (*holds)(const void *), const void *of, uint64_t n_us)
 {
     const uint64_t start_us = mf_now_us();
     do {
         if (looks(holds, of))
             return true;
-    } while (mf_now_us() - start_us < SPIN_US);
+    } while (mf_now_us() - start_us < n_us);
     return false;
 }
 
 static void wait_for_work(mf_thread_pool *pool)
 {
-    if (spins_until(worker_has_reason, pool))
+    const bool is_expecting = atomic_load_explicit(&pool->is_expecting, memory_order_relaxed);
+    if (spins_until(worker_has_reason, pool, is_expecting ? EXPECTING_US : SPIN_US))
         return;
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->n_sleeping, 1);
@@ -196,7 +200,7 @@ static void wake_workers(mf_thread_pool *pool, uint32_t n_wanted)
 
 static void wait_until_done(mf_thread_pool *pool)
 {
-    if (spins_until(is_done, pool))
+    if (spins_until(is_done, pool, SPIN_US))
         return;
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, true);
@@ -209,6 +213,11 @@ static void wait_until_done(mf_thread_pool *pool)
 void mf_thread_pool_watch(mf_thread_pool *pool, mf_timeline *timeline)
 {
     atomic_store(&pool->timeline, timeline);
+}
+
+void mf_thread_pool_expect(mf_thread_pool *pool, bool is_expecting)
+{
+    atomic_store_explicit(&pool->is_expecting, is_expecting, memory_order_relaxed);
 }
 
 void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, void *ctx)
@@ -232,7 +241,7 @@ void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, v
 
 void mf_thread_await(const atomic_bool *flag)
 {
-    if (looks(is_set, flag) || spins_until(is_set, flag))
+    if (looks(is_set, flag) || spins_until(is_set, flag, SPIN_US))
         return;
     while (!looks(is_set, flag)) /* whoever is to set it may have lost the core to us */
         (void)sched_yield();

@@ -25,6 +25,9 @@ void mf_thread_pool_free(mf_thread_pool **pool);
 uint32_t mf_thread_pool_size(const mf_thread_pool *pool);
 /* Writes what each thread does from now on to a timeline; NULL: no longer. While nothing runs. */
 void mf_thread_pool_watch(mf_thread_pool *pool, mf_timeline *timeline);
+/* Whether jobs will come every few dozen microseconds, so that sleeping costs more than it saves.
+ */
+void mf_thread_pool_expect(mf_thread_pool *pool, bool is_expecting);
 /* Returns when all tasks have run. They are begun in rising order. One caller at a time. */
 void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, void *ctx);
 /* Of a task: waits until one that was begun earlier has set this, and sees what that wrote before.

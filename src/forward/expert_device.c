@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Experts on a device of their own: what the runner keeps there, and the rows that go there and
- * back through memory that both devices' transfers reach. A read is waited for before its bytes are
- * sent on; sources of uploads are written again only after work that came later in their stream has
- * been waited for (there: the results; back: the next layer's choice of experts).
+ * Experts on a device of their own: what the runner keeps there, and the rows that go there and,
+ * summed, back through memory that both devices' transfers reach. A read is waited for before its
+ * bytes are sent on; sources of uploads are written again only after work that came later in their
+ * stream has been waited for (there: the results; back: the next layer's choice of experts).
  */
 #include "forward/forward.h"
 
@@ -25,10 +25,9 @@ mf_status mf_expert_device_prepare(mf_runner *r, mf_error *error)
 {
     if (!mf_experts_are_apart(r))
         return MF_OK;
-    const uint64_t there = r->plan.n_chunk * row_bytes(r);
-    MF_TRY(make_rows(r->experts, there, "rows for experts", &r->rows_there, error));
-    const uint32_t k = r->plan.k != 0 ? r->plan.k : 1; /* there may be no experts */
-    return make_rows(r->backend, there * k, "rows of experts", &r->rows_back, error);
+    const uint64_t n_bytes = r->plan.n_chunk * row_bytes(r);
+    MF_TRY(make_rows(r->experts, n_bytes, "rows for experts", &r->rows_there, error));
+    return make_rows(r->backend, n_bytes, "rows of experts", &r->rows_back, error);
 }
 
 /* Through rows_there: what fits it at a time. */
@@ -94,25 +93,63 @@ mf_status mf_expert_device_copy_scales(mf_runner *r, mf_error *error)
     return MF_OK;
 }
 
+static uint64_t weights_bytes(const mf_runner *r, uint32_t n_rows)
+{
+    return (uint64_t)n_rows * r->plan.k * sizeof(float);
+}
+
 void mf_expert_rows_ask(mf_runner *r, uint32_t n_rows)
 {
-    if (mf_experts_are_apart(r))
-        r->backend->ops->read(r->backend, r->plan.moe_x, r->rows_there, n_rows * row_bytes(r));
+    if (!mf_experts_are_apart(r))
+        return;
+    r->backend->ops->read(r->backend, r->plan.moe_x, r->rows_there, n_rows * row_bytes(r));
+    r->backend->ops->read(r->backend, r->plan.weights, r->moe.weights, weights_bytes(r, n_rows));
 }
 
 void mf_expert_rows_send(mf_runner *r, uint32_t n_rows)
 {
-    if (mf_experts_are_apart(r))
-        (void)r->experts->ops->upload(r->experts, r->plan.expert_x, r->rows_there,
-                                      n_rows * row_bytes(r));
+    if (!mf_experts_are_apart(r))
+        return;
+    (void)r->experts->ops->upload(r->experts, r->plan.expert_x, r->rows_there,
+                                  n_rows * row_bytes(r));
+    if (!r->h.router.scales_input) /* else they are one each, for good */
+        r->experts->ops->write(r->experts, r->plan.expert_weights, r->moe.weights,
+                               weights_bytes(r, n_rows));
 }
 
-mf_status mf_expert_rows_return(mf_runner *r, uint32_t n_rows, mf_error *error)
+static mf_op sum_op(const mf_runner *r, uint32_t n_rows)
 {
-    const uint64_t n_bytes = (uint64_t)n_rows * r->plan.k * row_bytes(r);
+    const mf_plan *p = &r->plan;
+    return (mf_op){.kind = MF_OP_COMBINE,
+                   .n_rows = n_rows,
+                   .u.combine = {.x = p->expert_sum,
+                                 .weights = p->expert_weights,
+                                 .experts = p->expert_y,
+                                 .place = r->moe.place,
+                                 .n_cols = r->h.hidden_size,
+                                 .k = p->k,
+                                 .is_put = true}};
+}
+
+mf_status mf_expert_sum_reserve(mf_runner *r, mf_error *error)
+{
+    const mf_op op = sum_op(r, r->plan.n_chunk);
+    return mf_experts_are_apart(r) ? mf_backend_reserve(r->experts, &op, error) : MF_OK;
+}
+
+mf_status mf_expert_rows_sum(mf_runner *r, uint32_t n_rows, mf_error *error)
+{
+    const mf_op op = sum_op(r, n_rows);
     if (!mf_experts_are_apart(r))
         return MF_OK;
-    MF_TRY(mf_backend_read(r->experts, r->plan.expert_y, r->rows_back, n_bytes, error));
-    (void)r->backend->ops->upload(r->backend, r->plan.expert_out, r->rows_back, n_bytes);
-    return MF_OK;
+    r->experts->ops->record(r->experts, &op);
+    return mf_backend_read(r->experts, r->plan.expert_sum, r->rows_back, n_rows * row_bytes(r),
+                           error);
+}
+
+void mf_expert_rows_return(mf_runner *r, uint32_t n_rows)
+{
+    if (mf_experts_are_apart(r))
+        (void)r->backend->ops->upload(r->backend, r->plan.expert_out, r->rows_back,
+                                      n_rows * row_bytes(r));
 }

@@ -62,7 +62,8 @@ mf_status mf_forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, 
 static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
 {
     const mf_plan *p = &r->plan;
-    MF_TRY(mf_batch_check(batch, error));
+    if (!mf_relay_is_open(r))
+        MF_TRY(mf_batch_check(batch, error));
     mf_profile_layer(r->profile, layer);
     const mf_span first_norm = r->weights.layers[0].input_norm;
     if (layer == 0 && r->h.n_streams == 0 &&
@@ -71,13 +72,14 @@ static mf_status forward_layer(mf_runner *r, const mf_batch *batch, uint32_t lay
     MF_TRY(mf_forward_layer(r, batch, layer, error));
     mf_profile_layer(r->profile, r->h.n_layers);
     MF_TRY(trace(r, batch, layer, error));
-    return mf_forward_report(r, batch, layer, error);
+    return mf_relay_is_open(r) ? MF_OK : mf_forward_report(r, batch, layer, error);
 }
 
 /* Waits for what is recorded ahead; *next as mf_ahead_settle. */
 static mf_status settle(mf_runner *r, const mf_batch *batch, uint32_t *next, mf_error *error)
 {
     mf_ahead_ask(r, batch->n_rows);
+    MF_TRY(mf_relay_settle(r, batch, error));
     MF_TRY(mf_finish(r, r->backend, error));
     return mf_ahead_settle(r, batch, next, error);
 }
@@ -285,6 +287,7 @@ static void begin(mf_runner *r, const mf_batch *batch)
     r->n_at_hand = batch->n_parts;
     r->backend->ops->begin_batch(r->backend, r->sequences, batch->n_parts);
     mf_routed_begin(r);
+    mf_relay_begin(r, batch);
     mf_fused_begin(r, batch->n_rows);
 }
 
@@ -313,11 +316,13 @@ static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
     MF_TRY(mf_forward_layers(r, batch, error));
     mf_routed_ask(r, batch->n_rows);
     if (batch->watch->each != NULL) {
+        MF_TRY(mf_relay_settle(r, batch, error));
         MF_TRY(settle_all(r, batch, error));
         return all_logits(r, batch, error);
     }
     MF_TRY(last_logits(r, batch, error));
-    MF_TRY(settle_all(r, batch, error)); /* if nobody wants logits */
+    MF_TRY(mf_relay_settle(r, batch, error)); /* if nobody wants logits */
+    MF_TRY(settle_all(r, batch, error));
     if (batch->keeps_hidden)
         mf_draft_keep(r, batch);
     return MF_OK;
@@ -327,12 +332,15 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
     mf_profile_begin(r->profile);
     mf_status status = run(r, batch, error);
+    mf_relay_end(r);
     /* Also after a failure: nothing may still write to what the caller is about to give back. */
     mf_backend *const both[] = {r->backend, r->experts};
     for (int i = 0; i < (mf_experts_are_apart(r) ? 2 : 1); i++) {
         mf_status ended = mf_finish(r, both[i], status == MF_OK ? error : NULL);
         status = status == MF_OK ? ended : status;
     }
+    const mf_status relayed = mf_relay_check(r, status == MF_OK ? error : NULL);
+    status = status == MF_OK ? relayed : status;
     if (r->tap != NULL)
         r->tap->end(r->tap->ctx, status == MF_OK);
     mf_ahead_end(r);

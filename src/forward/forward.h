@@ -142,11 +142,40 @@ mf_status mf_forward_used(mf_runner *r, uint32_t layer, uint32_t n_rows, const i
 mf_status mf_expert_device_prepare(mf_runner *r, mf_error *error);
 /* The experts' resident scales, once they are loaded. */
 mf_status mf_expert_device_copy_scales(mf_runner *r, mf_error *error);
-/* Asks for the rows of plan.h, which go there once a later ticket has been waited for. */
+/* Room for the sum of a row's experts. */
+mf_status mf_expert_sum_reserve(mf_runner *r, mf_error *error);
+/* Asks for the rows of plan.moe_x and the weights of their experts, which go there once a later
+ * ticket has been waited for. */
 void mf_expert_rows_ask(mf_runner *r, uint32_t n_rows);
 void mf_expert_rows_send(mf_runner *r, uint32_t n_rows);
-/* The results to plan.expert_out. */
-mf_status mf_expert_rows_return(mf_runner *r, uint32_t n_rows, mf_error *error);
+/* Each row's experts, summed, to rows_back, as moe.place says; from there to plan.expert_out. */
+mf_status mf_expert_rows_sum(mf_runner *r, uint32_t n_rows, mf_error *error);
+void mf_expert_rows_return(mf_runner *r, uint32_t n_rows);
+
+/* -- such experts while the stream goes on (relay.c) -- */
+
+/* Memory for it, if both devices can. */
+mf_status mf_relay_prepare(mf_runner *r, mf_error *error);
+/* A batch begins. */
+void mf_relay_begin(mf_runner *r, const mf_batch *batch);
+/* Passes on what the layer's router chose, as it lies in plan.ids, plan.weights and plan.moe_x;
+ * what an earlier layer waits for is multiplied meanwhile. */
+mf_status mf_relay_pass_on(mf_runner *r, const mf_batch *batch, mf_error *error);
+/* plan.expert_out = the sum of the layer's experts, which is multiplied later. */
+void mf_relay_await(mf_runner *r, uint32_t layer, uint32_t n_rows);
+/* It is multiplied now, if the stream waits for one. */
+mf_status mf_relay_settle(mf_runner *r, const mf_batch *batch, mf_error *error);
+/* Whether it does: then nobody is called who may wait for others. */
+static inline bool mf_relay_is_open(const mf_runner *r)
+{
+    return r->relay.is_open;
+}
+/* The pass has ended, whatever became of it: the stream waits for nothing. */
+void mf_relay_end(mf_runner *r);
+/* Once that is done: whether the device has given up waiting. */
+mf_status mf_relay_check(mf_runner *r, mf_error *error);
+/* The layer's experts, by moe.ids, of the rows that are there: their sum to rows_back. */
+mf_status mf_forward_there(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error);
 
 /* -- foresight (foretell.c) -- */
 

@@ -347,22 +347,24 @@ static void run_shared(mf_runner *r, const mf_layer_weights *w, uint32_t n_rows,
     run_shared_down(r, w, n_rows);
 }
 
-/* place: as mf_combine_params. */
+/* place: as mf_combine_params. What comes from experts of another device is summed already. */
 static void combine(mf_runner *r, uint32_t layer, uint32_t n_rows, const uint32_t *place)
 {
     const mf_plan *p = &r->plan;
     const mf_span none = {{0}, 0};
-    const mf_op op = {.kind = MF_OP_COMBINE,
-                      .n_rows = n_rows,
-                      .u.combine = {.x = p->x,
-                                    .weights = r->h.router.scales_input ? p->ones : p->weights,
-                                    .experts = p->expert_out,
-                                    .shared = r->h.shared_hidden != 0 ? p->mlp_out : none,
-                                    .shared_gate = r->h.shared_is_gated ? p->shared_router : none,
-                                    .place = place,
-                                    .n_cols = r->h.hidden_size,
-                                    .k = p->k,
-                                    .norm = mf_next_input(r, layer)}};
+    const bool is_sum = mf_experts_are_apart(r);
+    const mf_op op = {
+        .kind = MF_OP_COMBINE,
+        .n_rows = n_rows,
+        .u.combine = {.x = p->x,
+                      .weights = is_sum || r->h.router.scales_input ? p->ones : p->weights,
+                      .experts = p->expert_out,
+                      .shared = r->h.shared_hidden != 0 ? p->mlp_out : none,
+                      .shared_gate = r->h.shared_is_gated ? p->shared_router : none,
+                      .place = is_sum ? NULL : place,
+                      .n_cols = r->h.hidden_size,
+                      .k = is_sum ? 1 : p->k,
+                      .norm = mf_next_input(r, layer)}};
     mf_record(r, &op);
     mf_streams_out(r, n_rows, p->x);
 }
@@ -439,16 +441,54 @@ static void forward_ahead(mf_runner *r, uint32_t layer, uint32_t n_rows)
     combine(r, layer, n_rows, NULL);
 }
 
-/* Experts that the host knows, and what becomes of them. */
-static mf_status forward_wanted(mf_runner *r, const mf_batch *batch, uint32_t layer,
-                                mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
+/* The experts are multiplied later, while the stream goes on. */
+static mf_status forward_relayed(mf_runner *r, const mf_batch *batch, uint32_t layer,
+                                 mf_error *error)
+{
+    const mf_layer_weights *w = &r->weights.layers[layer];
+    const uint32_t n_rows = batch->n_rows;
+    run_router_and_shared_in(r, w, n_rows);
+    choose(r, layer, n_rows, r->plan.ids, (mf_span){{0}, 0});
+    scale_inputs(r, n_rows);
+    MF_TRY(mf_relay_pass_on(r, batch, error));
+    run_shared_act(r, w, n_rows);
+    run_shared_down(r, w, n_rows);
+    mf_relay_await(r, layer, n_rows);
+    combine(r, layer, n_rows, NULL);
+    return MF_OK;
+}
+
+/* Experts that the host knows, each pick's result for itself. */
+static mf_status multiply(mf_runner *r, const mf_batch *batch, uint32_t layer,
+                          mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
 {
     const mf_expert_shape *shape = &r->weights.layers[layer].experts;
     mf_status status = run_experts(r, batch, shape, fetch, n_wanted, error);
     mf_expert_fetch_end(fetch, r->experts->ops->mark(r->experts));
-    MF_TRY(status);
+    return status;
+}
+
+mf_status mf_forward_there(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    const uint32_t moe = r->h.moe_index[layer];
+    mf_expert_fetch *fetch = NULL;
+    mf_expert_rows_send(r, batch->n_rows);
+    if (r->foresight != NULL)
+        mf_foresight_chosen(r->foresight, moe, r->moe.ids);
+    const uint32_t n_wanted = group_by_expert(r, r->moe.ids, batch->n_rows);
+    MF_TRY(mf_expert_fetch_begin(r->store, moe, r->moe.wanted, n_wanted, &fetch, error));
+    MF_TRY(multiply(r, batch, layer, fetch, n_wanted, error));
+    return mf_expert_rows_sum(r, batch->n_rows, error);
+}
+
+/* And what becomes of them. */
+static mf_status forward_wanted(mf_runner *r, const mf_batch *batch, uint32_t layer,
+                                mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
+{
+    MF_TRY(multiply(r, batch, layer, fetch, n_wanted, error));
     (void)mf_profile_enter(r->profile, MF_STAGE_COPYING);
-    MF_TRY(mf_expert_rows_return(r, batch->n_rows, error));
+    MF_TRY(mf_expert_rows_sum(r, batch->n_rows, error));
+    mf_expert_rows_return(r, batch->n_rows);
     (void)mf_profile_enter(r->profile, MF_STAGE_EXPERTS);
     combine(r, layer, batch->n_rows, r->moe.place);
     return MF_OK;
@@ -521,6 +561,8 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
         forward_ahead(r, layer, n_rows);
         return MF_OK;
     }
+    if (r->relay.is_at_hand)
+        return forward_relayed(r, batch, layer, error);
     bool is_foretold = false;
     const bool has_in = is_shared_with_router(r);
     const mf_ticket ticket = route(r, layer, n_rows, has_in, &is_foretold);

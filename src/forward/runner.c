@@ -166,11 +166,13 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
     mf_op route = {.kind = MF_OP_ROUTE, .n_rows = r->plan.n_chunk};
     route.u.route.n_experts = r->h.n_experts;
     MF_TRY(mf_backend_reserve(r->backend, &route, error));
-    const mf_op combine = {
-        .kind = MF_OP_COMBINE,
-        .n_rows = r->plan.n_chunk,
-        .u.combine = {.n_cols = r->h.hidden_size, .k = r->plan.k, .norm = mf_next_input(r, layer)}};
+    const mf_op combine = {.kind = MF_OP_COMBINE,
+                           .n_rows = r->plan.n_chunk,
+                           .u.combine = {.n_cols = r->h.hidden_size,
+                                         .k = mf_experts_are_apart(r) ? 1 : r->plan.k,
+                                         .norm = mf_next_input(r, layer)}};
     MF_TRY(mf_backend_reserve(r->backend, &combine, error));
+    MF_TRY(mf_expert_sum_reserve(r, error));
     mf_op scale = combine;
     scale.u.combine.norm = (mf_norm_after){{{0}, 0}, {{0}, 0}, 0};
     if (r->h.router.scales_input)
@@ -513,6 +515,9 @@ static mf_status write_constants(mf_runner *r, mf_error *error)
     for (size_t i = 0; i < n; i++)
         memory[i] = 1.0f;
     write_floats(r, p->ones, memory, p->n_ones);
+    if (mf_experts_are_apart(r) && h->router.scales_input)
+        r->experts->ops->write(r->experts, p->expert_weights, memory,
+                               (uint64_t)p->n_chunk * p->k * sizeof *memory);
     for (size_t i = 0; i < p->n_context; i++) /* in float32, as published */
         memory[i] = log1pf(floorf(((float)i + (float)h->query_first) / (float)h->query_floor)) *
                         (float)h->query_growth +
@@ -558,6 +563,7 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     mf_backend_gather(r->backend);
     mf_backend_gather(r->experts);
     MF_TRY(reserve_ops(r, o->n_sequences, error));
+    MF_TRY(mf_relay_prepare(r, error));
     MF_TRY(mf_backend_gathered(r->backend, error));
     MF_TRY(mf_backend_gathered(r->experts, error));
     MF_TRY(open_store(r, model->source, o, error));

@@ -7,6 +7,7 @@
 #ifndef MF_FORWARD_RUNNER_H
 #define MF_FORWARD_RUNNER_H
 
+#include "backend/host_words.h"
 #include "base/profile.h"
 #include "experts/foresight.h"
 #include "forward/batch.h"
@@ -66,6 +67,20 @@ typedef struct mf_ahead {
     uint64_t n_missed;  /* ever, that were left to the host */
 } mf_ahead;
 
+/* Experts of another device, multiplied while this one's stream waits for them (relay.c). */
+typedef struct mf_relay {
+    bool is_on;      /* the devices can */
+    bool is_at_hand; /* the batch is passed on so */
+    mf_host_word
+        *there; /* [MF_RELAY_ROWS, mf_plan_relay_width], what the router chose, its weights, x */
+    mf_host_word *back;                       /* [MF_RELAY_ROWS, hidden] */
+    uint32_t *late;                           /* is 1 where the device gave up */
+    mf_span there_span, back_span, late_span; /* of one buffer */
+    uint32_t number;                          /* of the layer passed on last */
+    bool is_open; /* nothing has come back yet for this layer, of this number */
+    uint32_t open_layer, open_number;
+} mf_relay;
+
 typedef struct mf_runner {
     mf_allocator allocator;
     mf_hparams h;
@@ -75,8 +90,7 @@ typedef struct mf_runner {
     mf_expert_tables tables;
     mf_backend *backend; /* of dense layers, activations, and what sessions hold */
     mf_backend *experts; /* where slots are and experts are multiplied: the same, or another */
-    /* Rows on their way there, [chunk, hidden], and back, [chunk * k, hidden]; NULL where the two
-     * are one. */
+    /* Rows on their way there and, summed, back, [chunk, hidden]; NULL where the two are one. */
     unsigned char *rows_there, *rows_back;
     uint64_t resident_bytes;
     mf_io *io;
@@ -87,6 +101,7 @@ typedef struct mf_runner {
     mf_routed routed;
     mf_ahead ahead;
     mf_fused fused;
+    mf_relay relay;
     mf_layer_state *layers;     /* [mf_all_layers] */
     mf_sequence *sequences;     /* [n_sequences], of the batch at hand */
     const mf_sequence *at_hand; /* [n_at_hand], of what is recorded */

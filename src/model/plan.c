@@ -57,6 +57,10 @@ static void plan_experts(const mf_hparams *h, bool are_apart, mf_layout *l, mf_p
     p->expert_out = take(l, picks, h->hidden_size);
     p->expert_x = are_apart ? take(&apart, n, h->hidden_size) : p->moe_x;
     p->expert_y = are_apart ? take(&apart, picks, h->hidden_size) : p->expert_out;
+    if (are_apart) {
+        p->expert_weights = take(&apart, n, p->k);
+        p->expert_sum = take(&apart, n, h->hidden_size);
+    }
     p->expert_act_bytes = apart.high;
     l->overflow |= apart.overflow;
 }
@@ -344,11 +348,12 @@ static void plan_streams(const mf_hparams *h, mf_layout *l, mf_plan *p)
     p->gates = take(l, p->n_chunk, n + n * n);
 }
 
-static void plan_constants(const mf_hparams *h, mf_layout *l, mf_plan *p)
+static void plan_constants(const mf_hparams *h, bool experts_apart, mf_layout *l, mf_plan *p)
 {
     const bool scales = h->router.scales_input, grows = h->query_growth != 0;
     const uint64_t n_norm = h->has_unit_norms || h->attended_window != 0 ? h->head_dim : 0;
-    const uint64_t n_weights = scales ? (uint64_t)p->n_chunk * p->k : 0;
+    const uint64_t n_sums = experts_apart ? p->n_chunk : 0; /* of a row each, weighted already */
+    const uint64_t n_weights = scales ? (uint64_t)p->n_chunk * p->k : n_sums;
     p->n_ones = n_norm > n_weights ? n_norm : n_weights;
     if (p->n_ones != 0)
         p->ones = take(l, 1, p->n_ones);
@@ -373,7 +378,7 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
     p.sin = take(&l, o->n_context, mf_rotated_pairs(h));
     p.slot_numbers = take(&l, h->n_moe_layers, h->n_experts);
     p.found = take(&l, h->n_moe_layers, 2);
-    plan_constants(h, &l, &p);
+    plan_constants(h, o->experts_apart, &l, &p);
     plan_chosen(h, o, &l, &p);
     plan_entries(h, o, &l, &p);
     plan_streams(h, &l, &p);

@@ -74,8 +74,10 @@ typedef struct mf_plan {
     mf_dtype cache_type;                           /* of cached keys, values and latents */
     mf_span mlp_gate, mlp_up, mlp_out;
     /* [picks, ...]: scratch, results as the experts leave them and as they are summed; expert_x is
-     * what they read. Where experts have a device of their own, all but expert_out are there. */
-    mf_span expert_x, expert_act, expert_y, expert_out;
+     * what they read. Where experts have a device of their own, all but expert_out are there, and
+     * they are summed there too: by expert_weights [rows, k] to expert_sum [rows, hidden], which
+     * comes back to expert_out. */
+    mf_span expert_x, expert_act, expert_y, expert_out, expert_weights, expert_sum;
     mf_draft_plan draft;
     uint64_t act_bytes;
     uint64_t expert_act_bytes; /* on the experts' own device; 0: they have none */
@@ -112,6 +114,19 @@ uint32_t mf_plan_slab_units(uint64_t state_bytes, uint64_t unit_bytes);
 /* What all slabs take where memory is taken whole, not as it is touched: the last of either kind
  * may be used in part. */
 uint64_t mf_plan_slabs_bytes(const mf_plan *plan);
+
+/* Of experts on a device of their own: rows of a batch that goes there while the other device's
+ * stream waits, at most; values of each on its way there; and what all of them take on their way
+ * there and back, each value beside a number, and one word more. */
+#define MF_RELAY_ROWS 8u
+static inline uint64_t mf_plan_relay_width(const mf_plan *p, const mf_hparams *h)
+{
+    return (uint64_t)h->hidden_size + 2 * (uint64_t)p->k;
+}
+static inline uint64_t mf_plan_relay_bytes(const mf_plan *p, const mf_hparams *h)
+{
+    return (MF_RELAY_ROWS * (mf_plan_relay_width(p, h) + h->hidden_size) + 1) * sizeof(uint64_t);
+}
 
 /* What a mark is counted as, without logits: what only it may hold. */
 static inline uint64_t mf_plan_mark_bytes(const mf_plan *p)

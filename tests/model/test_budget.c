@@ -433,12 +433,12 @@ static void test_session_bytes(void)
     options.n_sessions = 1;
     CHECK(mf_plan_make(&h, &options, &p));
     CHECK_U64(host_of_three - p.host_bytes, of_two_more + 2 * (3 * 500 * 4));
-    /* experts apart: their rows, scratch and results there; here the results alone */
+    /* experts apart: their rows, scratch, results, weights and sums there; here the sums alone */
     const uint64_t together = p.host_bytes, picks = 64 * 2;
     CHECK_U64(p.expert_act_bytes, 0);
     options.experts_apart = true;
     CHECK(mf_plan_make(&h, &options, &p));
-    CHECK_U64(p.expert_act_bytes, (picks * 2 * 32 + 64 * 64 + picks * 64) * 4);
+    CHECK_U64(p.expert_act_bytes, (picks * 2 * 32 + 2 * 64 * 64 + picks * 64 + picks) * 4);
     CHECK_U64(p.host_bytes - together, mf_backend_host_bytes(NULL, 64, 64));
 }
 

@@ -369,6 +369,11 @@ static void record(mf_backend *base, const mf_op *op)
         run[op->kind](be, op);
 }
 
+static void expect(mf_backend *base, bool is_expected)
+{
+    mf_thread_pool_expect(((mf_cpu_backend *)base)->pool, is_expected);
+}
+
 /* Everything has run when it was recorded. */
 static mf_ticket mark(mf_backend *base)
 {
@@ -445,6 +450,7 @@ static const mf_backend_ops cpu_ops = {
     .supports_op = supports_op,
     .reserve = reserve,
     .record = record,
+    .expect = expect,
     .mark = mark,
     .done = done,
     .wait_for = wait_for,

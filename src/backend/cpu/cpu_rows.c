@@ -192,6 +192,8 @@ static void combine_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
     const uint32_t *place = op->u.combine.place;
     float *x = mf_cpu_floats(be, op->u.combine.x) + (size_t)row * n;
     float *sum = x;
+    if (op->u.combine.is_put)
+        memset(x, 0, n * sizeof *x);
     if (op->u.combine.shared.buffer.id != 0) {
         sum = mf_cpu_floats(be, op->u.combine.shared) + (size_t)row * n;
         if (op->u.combine.shared_gate.buffer.id != 0)

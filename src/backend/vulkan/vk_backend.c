@@ -252,6 +252,36 @@ static void record(mf_backend *base, const mf_op *op)
     leave(be);
 }
 
+static void hold(mf_backend *base)
+{
+    mf_vk_backend *be = enter(base);
+    if (be->is_held)
+        leave(be);
+    else
+        be->is_held = true;
+}
+
+static void go(mf_backend *base)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_submit(be);
+    if (be->is_held) {
+        be->is_held = false;
+        leave(be);
+    }
+    leave(be);
+}
+
+/* Without the lock: whoever has it may wait for what the caller has to do. */
+static bool is_lost(const mf_backend *base)
+{
+    const mf_vk_backend *be = (const mf_vk_backend *)base;
+    uint64_t value;
+    return be->stream.lost != MF_OK ||
+           be->device.api.GetSemaphoreCounterValue(be->device.handle, be->stream.timeline,
+                                                   &value) != VK_SUCCESS;
+}
+
 static uint64_t weight_bytes(const mf_backend *base)
 {
     mf_vk_backend *be = enter(base);
@@ -287,6 +317,19 @@ static void op_times(mf_backend *base, mf_op_time *out)
 }
 
 /* -------------------------------------------------------------------------- open and close -- */
+
+static int make_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+    int failure = pthread_mutexattr_init(&attributes);
+    if (failure != 0)
+        return failure;
+    failure = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    if (failure == 0)
+        failure = pthread_mutex_init(lock, &attributes);
+    (void)pthread_mutexattr_destroy(&attributes);
+    return failure;
+}
 
 static const char *device_name(const mf_backend *base)
 {
@@ -369,6 +412,9 @@ static const mf_backend_ops vulkan_ops = {
     .gather = gather,
     .gathered = gathered,
     .record = record,
+    .hold = hold,
+    .go = go,
+    .is_lost = is_lost,
     .mark = mark,
     .done = done,
     .wait_for = wait_for,
@@ -416,7 +462,7 @@ mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_ho
     be->tuning = mf_vk_tuning_default;
     be->promised_bytes = options->device_bytes;
     be->n_threads = options->n_threads;
-    if (pthread_mutex_init(&be->lock, NULL) != 0) {
+    if (make_lock(&be->lock) != 0) {
         mf_free(&a, be, sizeof *be);
         return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
     }

@@ -180,7 +180,7 @@ typedef struct mf_vk_stream {
     bool has_unseen_conditions; /* words were written since a barrier for them */
     mf_vk_read reads[MF_VK_MAX_READS];
     uint32_t first_read, n_reads;
-    mf_status lost; /* MF_OK: it is not */
+    _Atomic(mf_status) lost; /* MF_OK: it is not */
     char why[128];
     uint64_t n_barriers, n_dispatches; /* ever, for tests and statistics */
     VkMemoryBarrier2 barrier;          /* what mf_vk_barrier puts into the stream */
@@ -412,7 +412,8 @@ extern const mf_vk_op mf_vk_op_embed, mf_vk_op_copy_rows, mf_vk_op_rmsnorm, mf_v
 extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_latent_attention,
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
-    mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture;
+    mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture, mf_vk_op_to_host,
+    mf_vk_op_from_host;
 extern const mf_vk_op mf_vk_op_streams_in, mf_vk_op_streams_out, mf_vk_op_compress,
     mf_vk_op_entry_attention;
 
@@ -475,7 +476,8 @@ struct mf_vk_backend {
     mf_backend base;
     mf_allocator allocator;
     mf_vk_device device;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* of all that follows; of one thread several times */
+    bool is_held;         /* by whoever called hold */
     mf_vk_block blocks[MF_VK_MAX_BLOCKS];
     mf_vk_memory buffers[MF_VK_MAX_IDS]; /* id - 1 */
     uint32_t n_buffers;                  /* ids that were ever used, without the backend's own */

@@ -603,6 +603,7 @@ static void combine_record(mf_vk_backend *be, const mf_op *op)
         uint32_t n_cols;
         float eps;
         uint64_t norm, result;
+        uint32_t is_put, unused;
     } push = {mf_vk_address(be, p->x),
               mf_vk_address(be, p->weights),
               mf_vk_address(be, p->experts),
@@ -612,7 +613,9 @@ static void combine_record(mf_vk_backend *be, const mf_op *op)
               p->n_cols,
               p->norm.eps,
               mf_vk_address(be, p->norm.weight),
-              mf_vk_address(be, p->norm.out)};
+              mf_vk_address(be, p->norm.out),
+              p->is_put,
+              0};
     const uint64_t bits =
         push.x | push.experts | push.shared | push.norm | push.result | push.n_cols * (uint64_t)4;
     const mf_vk_kernel kernel = combine_kernel(p, bits % 16 == 0);

@@ -1,6 +1,6 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j of weights[r, j] * experts[place[r, j]].
+// x[r] += sigmoid(shared_gate[r]) * shared[r] + sum over j of weights[r, j] * experts[place[r, j]], or x[r] = that.
 // With NORM a workgroup has a row, and result = rmsnorm(x) * weight. An invocation has four columns.
 //! variant combine
 //! variant combine_norm -DNORM
@@ -24,12 +24,15 @@ layout(push_constant, scalar) uniform Push {
     uint n_cols;
     float eps;
     uint64_t norm, result;
+    uint is_put, unused;
 } p;
 
 vec4 combined(uint64_t x, uint row, uint i)
 {
     const uint64_t row_bytes = uint64_t(p.n_cols) * 4;
-    const vec4 old = load_quad(x, i, p.n_cols);
+    vec4 old = vec4(0.0);
+    if (p.is_put == 0)
+        old = load_quad(x, i, p.n_cols);
     vec4 sum = old;
     if (p.shared_rows != 0) {
         sum = load_quad(p.shared_rows + row * row_bytes, i, p.n_cols);

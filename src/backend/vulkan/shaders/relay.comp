@@ -1,0 +1,72 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// What passes between the stream and the host while the stream goes on. A value lies beside a number in one
+// word of 64 bits, which is written and read at once: whoever needs it asks for it until it has that number.
+//! variant relay_to_host -DTO_HOST
+//! variant relay_from_host
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_shader_atomic_int64 : require
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; };
+
+#ifdef TO_HOST
+// Three arrays, one after the other.
+layout(push_constant, scalar) uniform Push {
+    Pairs pairs;
+    Words a, b, c;
+    uint n_a, n_b, n_c, number;
+} p;
+
+uint value_at(uint i)
+{
+    if (i < p.n_a)
+        return p.a.v[i];
+    i -= p.n_a;
+    if (i < p.n_b)
+        return p.b.v[i];
+    return p.c.v[i - p.n_b];
+}
+
+void main()
+{
+    const uint i = gl_GlobalInvocationID.x;
+    if (i < p.n_a + p.n_b + p.n_c)
+        atomicStore(p.pairs.v[i], uint64_t(value_at(i)) | uint64_t(p.number) << 32, gl_ScopeDevice,
+                    gl_StorageSemanticsNone, gl_SemanticsRelaxed);
+}
+#else
+layout(constant_id = 1) const uint MOST_SPINS = 1;
+
+layout(push_constant, scalar) uniform Push {
+    Pairs pairs;
+    Words result, late;
+    uint n, number;
+} p;
+
+// result[i], if it is put in time; workgroups of other y try again.
+void take(uint i)
+{
+    [[dont_unroll]] for (uint n = 0; n < MOST_SPINS; n++) {
+        const uint64_t v = atomicLoad(p.pairs.v[i], gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed);
+        if (uint(v >> 32) == p.number) {
+            p.result.v[i] = uint(v);
+            return;
+        }
+    }
+    if (gl_WorkGroupID.y + 1 == gl_NumWorkGroups.y)
+        p.late.v[0] = 1;
+}
+
+// One invocation of each workgroup asks for its own value; once that is there, the others are, or nearly.
+void main()
+{
+    const uint i = gl_GlobalInvocationID.x;
+    if (gl_LocalInvocationID.x == 0 && i < p.n)
+        take(i);
+    barrier();
+    if (gl_LocalInvocationID.x != 0 && i < p.n)
+        take(i);
+}
+#endif
