@@ -13,7 +13,7 @@
 #define MOST_SPINS (1u << 24)
 /* Mesa's devices in software leave a loop after 65,536 rounds, and run one workgroup after the
  * other: so many ask in turn. */
-#define SOFTWARE_TURNS 4096u
+#define SOFTWARE_TURNS 2048u
 
 static bool relay_supports(const mf_vk_backend *be, const mf_op *op)
 {
