@@ -65,7 +65,8 @@ typedef struct mf_buffer {
 typedef enum mf_buffer_use {
     MF_USE_DEVICE = 0, /* operands, in the memory that is best for them; out of the host's reach */
     MF_USE_HOST,       /* operands in memory that the host reaches, direct reads from disk too */
-    MF_USE_STAGING     /* sources of uploads and destinations of reads: no operands */
+    MF_USE_STAGING,    /* sources of uploads and destinations of reads: no operands */
+    MF_USE_SHARED      /* small operands that the host writes while the device waits for them */
 } mf_buffer_use;
 
 typedef struct mf_span {
@@ -428,8 +429,9 @@ typedef struct mf_mixture_params {
 #define MF_MAX_ROUTED_PICKS 256
 
 /* What passes between the stream and the host while the stream goes on (host_words.h): values of
- * four bytes, each of which lies beside a number in one word of 64 bits. words: of a buffer of
- * MF_USE_HOST. Devices may lack these operations; those that have them have hold and go. */
+ * four bytes, each of which lies beside a number in one word of 64 bits. words on their way to the
+ * host: of a buffer of MF_USE_HOST; from it: of MF_USE_SHARED. Devices may lack these operations;
+ * those that have them have hold, go and is_lost. */
 #define MF_TO_HOST_ARRAYS 3
 /* Puts the rows of arrays, one array after the other, n_cols[i] values a row, to words. */
 typedef struct mf_to_host_params {
@@ -440,8 +442,8 @@ typedef struct mf_to_host_params {
 } mf_to_host_params;
 
 /* out = rows of n_cols values, as soon as the host has put all of them to words with this number.
- * A device that has waited for long gives up: then the word `late` (uint32) is 1, and out
- * anything. */
+ * A device that has waited for long gives up: then the word `late` (uint32, of MF_USE_HOST) is 1,
+ * and out anything. */
 typedef struct mf_from_host_params {
     mf_span words, late, out;
     uint32_t n_cols, number;
@@ -664,8 +666,8 @@ typedef struct mf_backend_ops {
     /* These bytes are not needed any more, whatever they hold when next touched: true if their
      * memory is given back (but for parts of pages at either end). */
     bool (*buffer_discard)(mf_backend *be, mf_span span, uint64_t n_bytes);
-    /* The bytes of a buffer of MF_USE_HOST or MF_USE_STAGING, aligned to 4096; NULL for
-     * MF_USE_DEVICE. */
+    /* The bytes of a buffer of any other use than MF_USE_DEVICE, aligned to 4096; NULL for that.
+     * Those of MF_USE_SHARED are slow to read. */
     unsigned char *(*buffer_host)(mf_backend *be, mf_buffer buffer);
     void (*write)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
     /* As write, without the copy: src is host memory, best within a buffer that buffer_host gives

@@ -13,10 +13,12 @@
 
 #include "base/clock.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* Between two questions whether the device is still there. */
 #define ASK_US 1000u
+#define PATIENCE_US 500u
 
 static mf_op to_host_op(const mf_runner *r, uint32_t n_rows)
 {
@@ -40,22 +42,34 @@ static mf_op from_host_op(const mf_runner *r, uint32_t n_rows)
                                    .number = r->relay.number}};
 }
 
-static mf_status make_words(mf_runner *r, mf_error *error)
+static mf_status make_words(mf_runner *r, mf_buffer_use use, uint64_t n_bytes, mf_span *span,
+                            mf_host_word **words, mf_error *error)
+{
+    MF_TRY(r->backend->ops->buffer_create(r->backend, n_bytes, use, "rows on their way",
+                                          &span->buffer, error));
+    *words = (mf_host_word *)(void *)r->backend->ops->buffer_host(r->backend, span->buffer);
+    memset((void *)*words, 0, n_bytes);
+    return MF_OK;
+}
+
+static mf_status make_all_words(mf_runner *r, mf_error *error)
 {
     mf_relay *relay = &r->relay;
-    const uint64_t n_there = MF_RELAY_ROWS * mf_plan_relay_width(&r->plan, &r->h),
-                   n_back = MF_RELAY_ROWS * (uint64_t)r->h.hidden_size;
-    mf_buffer buffer;
-    MF_TRY(r->backend->ops->buffer_create(r->backend, mf_plan_relay_bytes(&r->plan, &r->h),
-                                          MF_USE_HOST, "rows on their way", &buffer, error));
-    relay->there = (mf_host_word *)(void *)r->backend->ops->buffer_host(r->backend, buffer);
-    relay->back = relay->there + n_there;
-    relay->late = (uint32_t *)(void *)(relay->back + n_back);
-    relay->there_span = (mf_span){buffer, 0};
-    relay->back_span = mf_span_at(relay->there_span, n_there * sizeof(mf_host_word));
-    relay->late_span = mf_span_at(relay->back_span, n_back * sizeof(mf_host_word));
-    memset((void *)relay->there, 0, mf_plan_relay_bytes(&r->plan, &r->h));
-    return MF_OK;
+    const uint64_t there = mf_plan_relay_there_bytes(&r->plan, &r->h);
+    MF_TRY(make_words(r, MF_USE_HOST, there + sizeof(mf_host_word), &relay->there_span,
+                      &relay->there, error));
+    relay->late_span = mf_span_at(relay->there_span, there);
+    relay->late = (uint32_t *)(void *)(relay->there + there / sizeof(mf_host_word));
+    return make_words(r, MF_USE_SHARED, mf_plan_relay_back_bytes(&r->h), &relay->back_span,
+                      &relay->back, error);
+}
+
+/* No word has a number that comes again. */
+static void begin_numbers(mf_runner *r)
+{
+    memset((void *)r->relay.there, 0, mf_plan_relay_there_bytes(&r->plan, &r->h));
+    memset((void *)r->relay.back, 0, mf_plan_relay_back_bytes(&r->h));
+    r->relay.number = 0;
 }
 
 mf_status mf_relay_prepare(mf_runner *r, mf_error *error)
@@ -68,40 +82,49 @@ mf_status mf_relay_prepare(mf_runner *r, mf_error *error)
         return MF_OK;
     MF_TRY(mf_backend_reserve(r->backend, &there, error));
     MF_TRY(mf_backend_reserve(r->backend, &back, error));
-    return make_words(r, error);
+    return make_all_words(r, error);
 }
 
 void mf_relay_begin(mf_runner *r, const mf_batch *batch)
 {
     mf_relay *relay = &r->relay;
-    if (relay->is_on && relay->number > UINT32_MAX - r->h.n_layers) {
-        memset((void *)relay->there, 0,
-               mf_plan_relay_bytes(&r->plan, &r->h)); /* none has a number that comes again */
-        relay->number = 0;
-    }
+    if (relay->is_on && relay->number > UINT32_MAX - r->h.n_layers)
+        begin_numbers(r);
     relay->is_at_hand = relay->is_on && batch->n_rows <= MF_RELAY_ROWS && r->n_long_rows == 0 &&
                         batch->watch->trace == NULL && r->tap == NULL && r->inputs == NULL;
     if (relay->is_at_hand && r->experts->ops->expect != NULL)
         r->experts->ops->expect(r->experts, true);
 }
 
-/* n values that the device puts to words. */
+/* Errors: the device is lost. */
+static mf_status check_device(mf_runner *r, mf_error *error)
+{
+    if (!r->backend->ops->is_lost(r->backend))
+        return MF_OK;
+    MF_TRY(mf_backend_finish(r->backend, error));
+    return mf_fail(error, MF_ERR_IO, "%s is lost", r->backend->ops->device_name(r->backend));
+}
+
+/* n values that the device puts to words. It takes dozens of microseconds; who waits for longer may
+ * be what keeps it, or others, from their work. */
 static mf_status take(mf_runner *r, const mf_host_word *words, void *values, size_t n,
                       mf_error *error)
 {
-    uint64_t asked_us = mf_now_us();
-    for (size_t at = 0; at < n;) {
+    const uint64_t began_us = mf_now_us();
+    uint64_t asked_us = began_us;
+    for (size_t at = 0;;) {
         at += mf_host_words_take(words + at, r->relay.open_number,
                                  (unsigned char *)values + at * sizeof(uint32_t), n - at);
-        if (at == n || mf_now_us() - asked_us < ASK_US)
+        if (at == n)
+            return MF_OK;
+        const uint64_t now_us = mf_now_us();
+        if (now_us - began_us > PATIENCE_US)
+            (void)sched_yield();
+        if (now_us - asked_us < ASK_US)
             continue;
-        asked_us = mf_now_us();
-        if (!r->backend->ops->is_lost(r->backend))
-            continue;
-        MF_TRY(mf_backend_finish(r->backend, error));
-        return mf_fail(error, MF_ERR_IO, "%s is lost", r->backend->ops->device_name(r->backend));
+        asked_us = now_us;
+        MF_TRY(check_device(r, error));
     }
-    return MF_OK;
 }
 
 /* What the router chose, for the experts' device. */

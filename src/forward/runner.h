@@ -73,11 +73,11 @@ typedef struct mf_relay {
     bool is_at_hand; /* the batch is passed on so */
     mf_host_word
         *there; /* [MF_RELAY_ROWS, mf_plan_relay_width], what the router chose, its weights, x */
-    mf_host_word *back;                       /* [MF_RELAY_ROWS, hidden] */
-    uint32_t *late;                           /* is 1 where the device gave up */
-    mf_span there_span, back_span, late_span; /* of one buffer */
-    uint32_t number;                          /* of the layer passed on last */
-    bool is_open; /* nothing has come back yet for this layer, of this number */
+    mf_host_word *back; /* [MF_RELAY_ROWS, hidden] */
+    uint32_t *late;     /* is 1 where the device gave up */
+    mf_span there_span, back_span, late_span;
+    uint32_t number; /* of the layer passed on last */
+    bool is_open;    /* nothing has come back yet for this layer, of this number */
     uint32_t open_layer, open_number;
 } mf_relay;
 

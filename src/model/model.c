@@ -377,7 +377,7 @@ static void describe_experts(const mf_model *m, mf_model_info *out)
 static uint64_t staging_bytes(const mf_model *m, const mf_budget_place *place)
 {
     const uint64_t rows = (uint64_t)m->plan.n_chunk * m->h.hidden_size * sizeof(float);
-    const uint64_t words = mf_plan_relay_bytes(&m->plan, &m->h);
+    const uint64_t words = mf_plan_relay_there_bytes(&m->plan, &m->h) + sizeof(uint64_t);
     uint64_t n_bytes = m->plan.expert_act_bytes != 0 ? 2 * rows + words : 0;
     if (place->dense.has_memory)
         n_bytes += mf_load_staging_bytes();

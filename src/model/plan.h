@@ -116,16 +116,20 @@ uint32_t mf_plan_slab_units(uint64_t state_bytes, uint64_t unit_bytes);
 uint64_t mf_plan_slabs_bytes(const mf_plan *plan);
 
 /* Of experts on a device of their own: rows of a batch that goes there while the other device's
- * stream waits, at most; values of each on its way there; and what all of them take on their way
- * there and back, each value beside a number, and one word more. */
+ * stream waits, at most; values of each on its way there; and what all of them take there and back,
+ * each value beside a number. */
 #define MF_RELAY_ROWS 8u
 static inline uint64_t mf_plan_relay_width(const mf_plan *p, const mf_hparams *h)
 {
     return (uint64_t)h->hidden_size + 2 * (uint64_t)p->k;
 }
-static inline uint64_t mf_plan_relay_bytes(const mf_plan *p, const mf_hparams *h)
+static inline uint64_t mf_plan_relay_there_bytes(const mf_plan *p, const mf_hparams *h)
 {
-    return (MF_RELAY_ROWS * (mf_plan_relay_width(p, h) + h->hidden_size) + 1) * sizeof(uint64_t);
+    return MF_RELAY_ROWS * mf_plan_relay_width(p, h) * sizeof(uint64_t);
+}
+static inline uint64_t mf_plan_relay_back_bytes(const mf_hparams *h)
+{
+    return MF_RELAY_ROWS * (uint64_t)h->hidden_size * sizeof(uint64_t);
 }
 
 /* What a mark is counted as, without logits: what only it may hold. */

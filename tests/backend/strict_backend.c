@@ -177,7 +177,7 @@ static uint32_t memories(const mf_backend *base, mf_backend_memory *out)
     strict_backend *be = enter((mf_backend *)base); /* to be locked */
     uint64_t most = be->options.memory_bytes;
     (void)be->inner->ops->memories(be->inner, &out[1]);
-    out[1].uses = 1u << MF_USE_HOST | 1u << MF_USE_STAGING;
+    out[1].uses = 1u << MF_USE_HOST | 1u << MF_USE_STAGING | 1u << MF_USE_SHARED;
     out[1].uses |= be->options.shares_memory ? 1u << MF_USE_DEVICE : 0;
     out[0] = (mf_backend_memory){.name = "strict device",
                                  .n_bytes = most > be->device_bytes ? most - be->device_bytes : 0,

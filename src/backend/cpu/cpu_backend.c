@@ -73,7 +73,8 @@ static uint32_t memories(const mf_backend *base, mf_backend_memory *out)
     out[0] = (mf_backend_memory){
         .name = "memory",
         .n_bytes = mf_memory_available_bytes(),
-        .uses = 1u << MF_USE_DEVICE | 1u << MF_USE_HOST | 1u << MF_USE_STAGING,
+        .uses =
+            1u << MF_USE_DEVICE | 1u << MF_USE_HOST | 1u << MF_USE_STAGING | 1u << MF_USE_SHARED,
         .is_host = true,
     };
     return 1;

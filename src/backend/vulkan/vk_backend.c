@@ -22,9 +22,12 @@ static void leave(mf_vk_backend *be)
 static mf_status buffer_create(mf_backend *base, uint64_t n_bytes, mf_buffer_use use,
                                const char *what, mf_buffer *out, mf_error *error)
 {
+    static const mf_vk_place places[] = {[MF_USE_DEVICE] = MF_VK_ON_DEVICE,
+                                         [MF_USE_HOST] = MF_VK_ON_HOST,
+                                         [MF_USE_STAGING] = MF_VK_ON_HOST,
+                                         [MF_USE_SHARED] = MF_VK_SHARED};
     mf_vk_backend *be = enter(base);
-    const mf_vk_request request = {n_bytes, use == MF_USE_DEVICE ? MF_VK_ON_DEVICE : MF_VK_ON_HOST,
-                                   use, false, what};
+    const mf_vk_request request = {n_bytes, places[use], use, false, what};
     mf_status status = mf_vk_buffer_create(be, &request, out, error);
     if (status == MF_ERR_NO_MEMORY && be->n_freed != 0) { /* what was freed may be room */
         mf_vk_submit(be);

@@ -95,6 +95,8 @@ typedef struct mf_vk_request {
     const char *what;
 } mf_vk_request;
 
+/* Whether MF_VK_SHARED is memory of the device's own. */
+bool mf_vk_shares_memory(const mf_vk_device *d);
 /* A device's buffer that is larger than an allocation may be. */
 bool mf_vk_is_sparse(const mf_vk_backend *be, const mf_vk_request *r);
 mf_status mf_vk_sparse_bind(mf_vk_backend *be, uint32_t id, const VkMemoryRequirements *needs,

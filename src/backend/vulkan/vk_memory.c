@@ -62,6 +62,13 @@ static uint32_t type_for(const mf_vk_device *d, uint32_t bits, mf_vk_place place
     return best_type(d, bits, &wishes[place]);
 }
 
+bool mf_vk_shares_memory(const mf_vk_device *d)
+{
+    const uint32_t type = type_for(d, UINT32_MAX, MF_VK_SHARED);
+    return type != VK_MAX_MEMORY_TYPES &&
+           (d->memory.memoryTypes[type].propertyFlags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
+}
+
 /* ---------------------------------------------------------------------------------- blocks -- */
 
 void mf_vk_block_free(mf_vk_backend *be, mf_vk_block *b)
@@ -401,8 +408,9 @@ uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out)
     const uint32_t heap = d->memory.memoryTypes[type].heapIndex;
     uint64_t left = mf_vk_heap_free(d, heap, be->heap_taken[heap]);
     const uint64_t available = mf_memory_available_bytes();
-    out[0] = (mf_backend_memory){
-        .uses = 1u << MF_USE_DEVICE, .takes_promise = true, .taken_bytes = be->device_bytes};
+    out[0] = (mf_backend_memory){.uses = 1u << MF_USE_DEVICE | 1u << MF_USE_SHARED,
+                                 .takes_promise = true,
+                                 .taken_bytes = be->device_bytes};
     (void)snprintf(out[0].name, sizeof out[0].name, "%.63s", d->info.name);
     if (d->info.is_unified) {
         out[0].uses |= on_host;

@@ -1,29 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What passes between the stream and the host while the stream goes on (relay.comp). Vulkan does
- * not promise that a dispatch finds what the host writes meanwhile. Devices that run workgroups
- * side by side (mf_vk_device.n_resident) do: what the host sees of their memory is coherent, and
- * reads of it that are atomic are not answered from a cache.
+ * not promise that a dispatch finds what the host writes meanwhile. A device that runs workgroups
+ * side by side (mf_vk_device.n_resident) does where the words lie in its own memory; an H100 that
+ * asks for words in the host's never finds them changed, as it keeps what it has read.
  */
 #include "backend/vulkan/vk_internal.h"
 
 #define THREADS 256u
 
-/* Half a minute or so: asking over a link takes a microsecond or two. */
-#define MOST_SPINS (1u << 24)
+/* Half a minute or so: a device asks its own memory once in half a microsecond. */
+#define MOST_SPINS (1u << 26)
 /* Mesa's devices in software leave a loop after 65,536 rounds, and run one workgroup after the
- * other: so many ask in turn. */
-#define SOFTWARE_TURNS 2048u
+ * other: so many ask in turn, 64 times a round. */
+#define SOFTWARE_TURNS 32u
+
+static bool is_software(const mf_vk_backend *be)
+{
+    return be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+}
 
 static bool relay_supports(const mf_vk_backend *be, const mf_op *op)
 {
     (void)op;
-    return be->device.n_resident != 0;
+    return be->device.n_resident != 0 && mf_vk_shares_memory(&be->device);
 }
 
-static mf_vk_kernel from_host_kernel(void)
+static mf_vk_kernel from_host_kernel(const mf_vk_backend *be)
 {
-    return (mf_vk_kernel){MF_VK_SHADER_relay_from_host, 2, {THREADS, MOST_SPINS}};
+    const mf_vk_shader shader =
+        is_software(be) ? MF_VK_SHADER_relay_from_host_software : MF_VK_SHADER_relay_from_host;
+    return (mf_vk_kernel){shader, 2, {THREADS, MOST_SPINS}};
 }
 
 static mf_status to_host_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
@@ -52,7 +59,7 @@ static void to_host_record(mf_vk_backend *be, const mf_op *op)
 
 static mf_status from_host_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_kernel kernel = from_host_kernel();
+    const mf_vk_kernel kernel = from_host_kernel(be);
     (void)op;
     return mf_vk_prepare(be, &kernel, error);
 }
@@ -60,10 +67,9 @@ static mf_status from_host_reserve(mf_vk_backend *be, const mf_op *op, mf_error 
 static void from_host_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_from_host_params *p = &op->u.from_host;
-    const mf_vk_kernel kernel = from_host_kernel();
+    const mf_vk_kernel kernel = from_host_kernel(be);
     const uint32_t n = op->n_rows * p->n_cols;
-    const bool is_software = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    const uint32_t n_turns = is_software ? SOFTWARE_TURNS : 1;
+    const uint32_t n_turns = is_software(be) ? SOFTWARE_TURNS : 1;
     const struct {
         uint64_t words, out, late;
         uint32_t n, number;

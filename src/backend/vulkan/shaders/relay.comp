@@ -4,6 +4,7 @@
 // word of 64 bits, which is written and read at once: whoever needs it asks for it until it has that number.
 //! variant relay_to_host -DTO_HOST
 //! variant relay_from_host
+//! variant relay_from_host_software -DSOFTWARE
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #extension GL_KHR_memory_scope_semantics : require
@@ -45,28 +46,44 @@ layout(push_constant, scalar) uniform Push {
     uint n, number;
 } p;
 
-// result[i], if it is put in time; workgroups of other y try again.
-void take(uint i)
+uint64_t look(uint i)
 {
-    [[dont_unroll]] for (uint n = 0; n < MOST_SPINS; n++) {
-        const uint64_t v = atomicLoad(p.pairs.v[i], gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed);
-        if (uint(v >> 32) == p.number) {
-            p.result.v[i] = uint(v);
-            return;
-        }
-    }
-    if (gl_WorkGroupID.y + 1 == gl_NumWorkGroups.y)
-        p.late.v[0] = 1;
+    return atomicLoad(p.pairs.v[i], gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed);
 }
+
+#ifdef SOFTWARE
+// A round is as long as it may be: rounds are counted.
+#define LOOK if (uint(v >> 32) != p.number) v = look(i);
+#define LOOKS_8 LOOK LOOK LOOK LOOK LOOK LOOK LOOK LOOK
+#define LOOKS LOOKS_8 LOOKS_8 LOOKS_8 LOOKS_8 LOOKS_8 LOOKS_8 LOOKS_8 LOOKS_8
+#else
+#define LOOKS v = look(i);
+#endif
+
+// Whether result[i] is put in time; workgroups of another y may have it before or after.
+bool take(uint i)
+{
+    uint64_t v = look(i);
+    [[dont_unroll]] for (uint n = 0; n < MOST_SPINS && uint(v >> 32) != p.number; n++) {
+        LOOKS
+    }
+    if (uint(v >> 32) == p.number)
+        p.result.v[i] = uint(v);
+    else if (gl_WorkGroupID.y + 1 == gl_NumWorkGroups.y)
+        p.late.v[0] = 1;
+    return uint(v >> 32) == p.number;
+}
+
+shared bool has_first;
 
 // One invocation of each workgroup asks for its own value; once that is there, the others are, or nearly.
 void main()
 {
     const uint i = gl_GlobalInvocationID.x;
-    if (gl_LocalInvocationID.x == 0 && i < p.n)
-        take(i);
+    if (gl_LocalInvocationID.x == 0)
+        has_first = i < p.n && take(i);
     barrier();
-    if (gl_LocalInvocationID.x != 0 && i < p.n)
+    if (has_first && gl_LocalInvocationID.x != 0 && i < p.n)
         take(i);
 }
 #endif
