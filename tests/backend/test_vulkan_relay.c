@@ -97,7 +97,7 @@ static void begin(play *p, mf_backend *be)
 static void answer(play *p)
 {
     const size_t n_few = (size_t)p->n_rows * N_FEW, n = (size_t)p->n_rows * N_COLS;
-    float got[MOST_ROWS * WIDTH];
+    float got[MOST_ROWS * WIDTH] = {0};
     const uint64_t end = mf_now_us() + ANSWER_US;
     size_t n_got = 0;
     while (n_got < 2 * n_few + n && mf_now_us() < end) {
