@@ -135,7 +135,7 @@ static void check_rounds(play *p, uint32_t n_rounds)
     }
     printf("%u rounds: %.1f us each\n", n_rounds, (double)(mf_now_us() - began) / n_rounds);
     REQUIRE_OK(mf_backend_read(p->be, place(p, 0), rows, ROW_BYTES, &error), &error);
-    CHECK_BYTES(rows, want, ROW_BYTES);
+    CHECK_BYTES((const void *)rows, (const void *)want, ROW_BYTES);
     CHECK_U64(*p->late, 0);
     CHECK(!p->be->ops->is_lost(p->be));
 }
