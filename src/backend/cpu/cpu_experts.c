@@ -78,6 +78,7 @@ static mf_cpu_product product_of(const expert_set *set, uint32_t i, const mf_wei
 {
     const mf_cpu_backend *be = set->be;
     mf_cpu_product p = {.w = mf_cpu_matrix(be, w),
+                        .n_rows = w->shape.n_rows,
                         .x = x,
                         .x_stride = x_stride,
                         .n_tokens = item_at(set, i)->n_rows,
