@@ -7,8 +7,14 @@
 #include "base/numa.h"
 #include "test.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char root[64] = "/tmp/mf-test-numa-XXXXXX";
@@ -265,9 +271,73 @@ static void test_stay(void)
     CHECK_BYTES(after, nodes.node[0].cpus, sizeof after);
 }
 
-int main(void)
+/* ---------------------------------------------------------------------------- forbidden -- */
+
+/* From now on, and for what this process becomes, as containers have it. */
+static void forbid(void)
+{
+#define REFUSE(call)                                   \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (call), 0, 1), \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        REFUSE(SYS_mbind),
+        REFUSE(SYS_set_mempolicy),
+        REFUSE(SYS_get_mempolicy),
+        REFUSE(SYS_move_pages),
+        REFUSE(SYS_sched_setaffinity),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof *code, code};
+    REQUIRE(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        _exit(TEST_SKIPPED); /* no kernel of ours */
+}
+
+static void check_forbidden(void)
+{
+    static mf_numa_nodes nodes;
+    const mf_allocator a = mf_allocator_default();
+    mf_region region;
+    mf_error error;
+    uint8_t where[2];
+    make_two(&nodes);
+    REQUIRE_OK(mf_region_create(&a, 2 * MF_NUMA_UNIT, "a test", &region, &error), &error);
+    forbid();
+    CHECK(!mf_numa_interleave(&nodes, region.base, region.n_bytes));
+    CHECK(!mf_numa_share(&nodes, region.base, 0, region.n_bytes));
+    CHECK(!mf_numa_stay(&nodes.node[0]));
+    memset(region.base, 1, region.n_bytes);
+    mf_numa_locate(&nodes, region.base, MF_NUMA_UNIT, 2, where);
+    CHECK(where[0] == 2 && where[1] == 2);
+    mf_numa_use use;
+    const uint32_t n = mf_numa_find(&nodes, &use);
+    CHECK(nodes.n == 0 && (n > 1) == (use == MF_NUMA_FORBIDDEN));
+    mf_region_free(&a, &region);
+}
+
+static void test_forbidden(void)
+{
+    int status = 0;
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        check_forbidden();
+        _exit(test_result());
+    }
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == TEST_SKIPPED));
+}
+
+/* --forbid COMMAND...: runs it where these calls are refused. */
+int main(int argc, char **argv)
 {
     char command[128];
+    if (argc > 2 && strcmp(argv[1], "--forbid") == 0) {
+        forbid();
+        (void)execvp(argv[2], argv + 2);
+        return 1;
+    }
     REQUIRE(mkdtemp(root) != NULL);
     test_lists();
     test_machines();
@@ -275,6 +345,7 @@ int main(void)
     test_nonsense();
     test_here();
     test_places();
+    test_forbidden();
     test_stay();
     snprintf(command, sizeof command, "rm -r %s", root);
     CHECK(system(command) == 0);
