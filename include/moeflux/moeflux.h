@@ -93,11 +93,10 @@ typedef enum mf_draft {
 #define MF_DRAFT_TOKENS_MOST 8
 
 /* What is made of a machine with several nodes, memory that is near to some CPUs and far from the
- * others. Nothing on one that mf_device_info.numa_use says so of; and never anything with less
- * threads than nodes. */
+ * others. The results are the same. */
 typedef enum mf_numa {
-    /* As mf_numa_use says. Threads of the caller stay where they are; nor is memory placed that
-     * comes from the caller's allocator. */
+    /* As mf_device_info.numa_use says; nothing with fewer threads than nodes, and nothing where the
+     * allocator is the caller's. The caller's threads go where they like. */
     MF_NUMA_AUTO = 0,
     /* Nothing. */
     MF_NUMA_OFF = 1

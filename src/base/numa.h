@@ -49,6 +49,12 @@ uint32_t mf_numa_find(mf_numa_nodes *out, mf_numa_use *use);
 
 /* Pages of these bytes come from the nodes in turn. False: the system refuses. */
 bool mf_numa_interleave(const mf_numa_nodes *nodes, void *base, size_t n_bytes);
+/* The index of the node that a huge page of such bytes comes from, unless that one is full; small
+ * pages come from all. */
+static inline uint32_t mf_numa_turn(uint32_t n_nodes, const void *at)
+{
+    return (uint32_t)((uintptr_t)at / MF_NUMA_UNIT % n_nodes);
+}
 /* The rows of a matrix, n_bytes from base + at on, where base is a multiple of MF_NUMA_UNIT: an
  * even share of them for each node in turn, which begins and ends at the nearest multiple of it.
  * False: the system refuses. */

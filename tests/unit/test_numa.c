@@ -259,6 +259,37 @@ static void test_places(void)
     CHECK(!mf_numa_share(&nodes, NULL, 0, n_bytes));
 }
 
+/* Where there are several nodes (tools/test_numa.sh), pages go where they are wanted, whoever
+ * touches them: those that are shared out to their node, of others huge ones in turn. */
+static void test_real_places(void)
+{
+    enum { N = 12 };
+    static mf_numa_nodes nodes;
+    const mf_allocator a = mf_allocator_default();
+    mf_region region;
+    mf_error error;
+    mf_numa_use use;
+    uint8_t first[N], last[N];
+    if (mf_numa_find(&nodes, &use) < 2 || use != MF_NUMA_USED)
+        return;
+    REQUIRE_OK(mf_region_create(&a, N * MF_NUMA_UNIT, "a test", &region, &error), &error);
+    CHECK(mf_numa_interleave(&nodes, region.base, region.n_bytes));
+    CHECK(mf_numa_share(&nodes, region.base, MF_NUMA_UNIT / 4, N / 2 * MF_NUMA_UNIT));
+    memset(region.base, 1, region.n_bytes);
+    mf_numa_locate(&nodes, region.base, MF_NUMA_UNIT, N, first);
+    mf_numa_locate(&nodes, region.base + MF_NUMA_UNIT - 4096, MF_NUMA_UNIT, N, last);
+    for (uint32_t i = 0; i < N / 2; i++)
+        CHECK_MSG(first[i] == i * nodes.n / (N / 2) && last[i] == first[i],
+                  "unit %u, shared, is on node %u and %u", i, first[i], last[i]);
+    for (uint32_t i = N / 2; i < N; i++) {
+        const uint32_t turn = mf_numa_turn(nodes.n, region.base + i * MF_NUMA_UNIT);
+        CHECK_MSG(first[i] == turn && last[i] == turn, "unit %u is on node %u and %u, not %u", i,
+                  first[i], last[i], turn);
+    }
+    printf("pages are where they are wanted on %u nodes\n", nodes.n);
+    mf_region_free(&a, &region);
+}
+
 static void test_stay(void)
 {
     static mf_numa_nodes nodes;
@@ -345,6 +376,7 @@ int main(int argc, char **argv)
     test_nonsense();
     test_here();
     test_places();
+    test_real_places();
     test_forbidden();
     test_stay();
     snprintf(command, sizeof command, "rm -r %s", root);

@@ -28,7 +28,7 @@ static mf_status create_in_lock(mf_cpu_backend *be, uint64_t n_bytes, mf_buffer_
         MF_TRY(mf_region_create(&be->allocator, n_bytes, what, &be->buffers[i], error));
         be->is_device[i] = use == MF_USE_DEVICE;
         be->has_homes[i] = false;
-        if (be->nodes.n > 1 && mf_region_is_mapped(&be->allocator))
+        if (be->nodes.n > 1)
             (void)mf_numa_interleave(&be->nodes, be->buffers[i].base, be->buffers[i].n_bytes);
         *out = (mf_buffer){i + 1};
         return MF_OK;
@@ -68,7 +68,7 @@ static void share_rows(mf_backend *base, mf_span array, uint64_t n_bytes)
 {
     mf_cpu_backend *be = (mf_cpu_backend *)base;
     const uint32_t i = array.buffer.id - 1;
-    if (be->nodes.n > 1 && mf_region_is_mapped(&be->allocator))
+    if (be->nodes.n > 1)
         be->has_homes[i] = mf_numa_share(&be->nodes, be->buffers[i].base, array.offset, n_bytes) ||
                            be->has_homes[i];
 }
@@ -474,7 +474,8 @@ uint64_t mf_cpu_host_bytes(uint64_t n_rows, uint64_t n_cols)
            (n_bytes < MF_CPU_PREPARED_BYTES_MAX ? n_bytes : MF_CPU_PREPARED_BYTES_MAX);
 }
 
-/* Fewer threads than nodes would leave some out. */
+/* Fewer threads than nodes would leave some out; where the caller's memory lies is the caller's
+ * business. */
 static void find_nodes(mf_cpu_backend *be, const mf_backend_options *options)
 {
     mf_numa_use use;
@@ -482,7 +483,7 @@ static void find_nodes(mf_cpu_backend *be, const mf_backend_options *options)
         be->nodes = *options->nodes;
     else
         (void)mf_numa_find(&be->nodes, &use);
-    if (be->nodes.n > be->n_threads)
+    if (be->nodes.n > be->n_threads || !mf_region_is_mapped(&be->allocator))
         be->nodes.n = 0;
 }
 

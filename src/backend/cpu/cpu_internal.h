@@ -198,5 +198,11 @@ void mf_cpu_cut_products(mf_cpu_backend *be, const mf_cpu_product *products, uin
 /* The product that a task is of. */
 uint32_t mf_cpu_product_of_task(const mf_cpu_product_tasks *tasks, uint32_t task);
 void mf_cpu_run_product_task(const mf_cpu_product_tasks *tasks, uint32_t task, uint32_t thread);
+/* Few tokens: no task is of some of them alone. */
+bool mf_cpu_has_few_tokens(const mf_cpu_product *product);
+/* The tasks by the homes where their rows lie, of weights that are interleaved and few tokens:
+ * order[first ..] = first + task, those of home h before end[h]. */
+void mf_cpu_sort_tasks(const mf_cpu_product_tasks *tasks, uint32_t first, uint16_t *order,
+                       uint32_t *end);
 
 #endif

@@ -40,10 +40,15 @@ static uint32_t round_rows(uint64_t n_rows)
     return n_rows < ROW_STEP ? ROW_STEP : (uint32_t)(n_rows - n_rows % ROW_STEP);
 }
 
+bool mf_cpu_has_few_tokens(const mf_cpu_product *product)
+{
+    return product->n_tokens < PACKED_TOKENS;
+}
+
 /* Tokens of a task of the product, all being of n_blocks blocks of rows. */
 static uint32_t block_tokens(const mf_cpu_backend *be, const mf_cpu_product *p, uint32_t n_blocks)
 {
-    if (p->n_tokens < PACKED_TOKENS)
+    if (mf_cpu_has_few_tokens(p))
         return p->n_tokens;
     const uint32_t n_parts = parts_of(be->n_threads * PACKED_TASKS_PER_THREAD, n_blocks);
     const uint32_t n = parts_of(parts_of(p->n_tokens, n_parts), TOKEN_STEP) * TOKEN_STEP;
@@ -74,7 +79,7 @@ static uint32_t cut_rows(mf_cpu_product_tasks *t)
     for (uint32_t j = 0; j < t->n; j++) {
         const mf_cpu_product *p = &t->products[j];
         const uint64_t few = each * p->w.shape.n_rows / mf_weight_bytes(&p->w.shape);
-        t->block_rows[j] = p->n_tokens < PACKED_TOKENS ? round_rows(few) : packed;
+        t->block_rows[j] = mf_cpu_has_few_tokens(p) ? round_rows(few) : packed;
         n_blocks += parts_of(p->n_rows, t->block_rows[j]);
     }
     t->be->weight_bytes += n_bytes;
@@ -126,6 +131,46 @@ void mf_cpu_run_product_task(const mf_cpu_product_tasks *tasks, uint32_t task, u
     } else {
         kernels->matmul(&p->w, row0, row1, p->x + token * p->x_stride, p->x_stride, n_tokens, y,
                         p->y_stride, scratch);
+    }
+}
+
+/* How far it is from one of the product's tasks to the next, and where the first one's middle is.
+ */
+typedef struct task_places {
+    const unsigned char *middle;
+    uint64_t apart;
+} task_places;
+
+static task_places places_of(const mf_cpu_product_tasks *tasks, uint32_t j)
+{
+    const mf_cpu_product *p = &tasks->products[j];
+    const uint64_t row = mf_weight_array_bytes(&p->w.shape, 0) / p->w.shape.n_rows;
+    const uint64_t apart = row * tasks->block_rows[j];
+    const unsigned char *first = p->w.arrays[0];
+    return (task_places){first + row * p->first_row + apart / 2, apart};
+}
+
+void mf_cpu_sort_tasks(const mf_cpu_product_tasks *tasks, uint32_t first, uint16_t *order,
+                       uint32_t *end)
+{
+    const uint32_t n_homes = tasks->be->n_homes;
+    uint32_t at[MF_NUMA_MAX_NODES] = {0};
+    for (uint32_t j = 0; j < tasks->n; j++) {
+        const task_places places = places_of(tasks, j);
+        const uint32_t n = tasks->first_task[j + 1] - tasks->first_task[j];
+        for (uint32_t i = 0; i < n; i++)
+            at[mf_numa_turn(n_homes, places.middle + i * places.apart)]++;
+    }
+    for (uint32_t home = 0, n = first; home < n_homes; home++) {
+        end[home] = n + at[home];
+        at[home] = n;
+        n = end[home];
+    }
+    for (uint32_t j = 0; j < tasks->n; j++) {
+        const task_places places = places_of(tasks, j);
+        for (uint32_t task = tasks->first_task[j], i = 0; task < tasks->first_task[j + 1]; task++)
+            order[at[mf_numa_turn(n_homes, places.middle + i++ * places.apart)]++] =
+                (uint16_t)(first + task);
     }
 }
 
