@@ -53,7 +53,7 @@ bool mf_numa_interleave(const mf_numa_nodes *nodes, void *base, size_t n_bytes);
  * pages come from all. */
 static inline uint32_t mf_numa_turn(uint32_t n_nodes, const void *at)
 {
-    return (uint32_t)((uintptr_t)at / MF_NUMA_UNIT % n_nodes);
+    return n_nodes < 2 ? 0 : (uint32_t)((uintptr_t)at / MF_NUMA_UNIT % n_nodes);
 }
 /* The rows of a matrix, n_bytes from base + at on, where base is a multiple of MF_NUMA_UNIT: an
  * even share of them for each node in turn, which begins and ends at the nearest multiple of it.

@@ -258,9 +258,10 @@ static void run_alone(uint32_t n_tasks, mf_task_fn fn, void *ctx)
 }
 
 /* Opens the job whose queues' tasks end where `end` says, phase by phase and home by home. */
-static void run_job(mf_thread_pool *pool, const uint32_t *end, mf_task_fn fn, void *ctx)
+static void run_job(mf_thread_pool *pool, const uint32_t *end, uint32_t n_tasks, mf_task_fn fn,
+                    void *ctx)
 {
-    const uint32_t n_queues = pool->n_phases * pool->n_homes, n_tasks = end[n_queues - 1];
+    const uint32_t n_queues = pool->n_phases * pool->n_homes;
     const unsigned long long job = (atomic_load(&pool->homes[0].queue[0].claim) >> 32) + 1;
     atomic_store_explicit(&pool->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&pool->ctx, ctx, memory_order_relaxed);
@@ -284,7 +285,7 @@ void mf_thread_pool_run(mf_thread_pool *pool, uint32_t n_tasks, mf_task_fn fn, v
     }
     for (uint32_t i = 0; i < pool->n_phases * pool->n_homes; i++)
         end[i] = n_tasks;
-    run_job(pool, end, fn, ctx);
+    run_job(pool, end, n_tasks, fn, ctx);
 }
 
 void mf_thread_pool_run_at_home(mf_thread_pool *pool, uint32_t n_phases, const uint32_t *end,
@@ -299,7 +300,7 @@ void mf_thread_pool_run_at_home(mf_thread_pool *pool, uint32_t n_phases, const u
     }
     for (uint32_t i = 0; i < pool->n_phases * pool->n_homes; i++)
         ends[i] = i < n_phases * pool->n_homes ? end[i] : n_tasks;
-    run_job(pool, ends, fn, ctx);
+    run_job(pool, ends, n_tasks, fn, ctx);
 }
 
 void mf_thread_await(const atomic_bool *flag)
