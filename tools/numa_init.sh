@@ -116,6 +116,11 @@ check "the demo's text where calls are forbidden" test_numa --forbid \
 check "the random model's text" same random
 check "the random model's text, few slots" same random --expert-cache 0
 
+check "slots go back to the system and are taken again" test_ram_auto
+moeflux bench demo --ram 84M --prompt-tokens 8 --gen-tokens 4 --repeat 1 --warmup 0 --measure-ms 1 --device cpu --json >/tmp/out 2>&1
+peak=$(sed -n 's/.*"peak_rss_bytes": \([0-9]*\).*/\1/p' /tmp/out)
+check "the promise of --ram 84M is kept: ${peak:-nothing} bytes" [ "${peak:-99999999999}" -le $((84 << 20)) ]
+
 see
 check "dense rows at home on node 0" at_home '^prefer[^:]*:0$' 0 1 </tmp/maps
 check "dense rows at home on node 1" at_home '^prefer[^:]*:1$' 1 0 </tmp/maps

@@ -21,8 +21,8 @@ x86_64) ;;
 *) give_up "this is no x86-64" ;;
 esac
 grep -q avx2 /proc/cpuinfo || give_up "this CPU has no AVX2, which results are compared in"
-[ -x "$build/moeflux" ] && [ -x "$build/make_random_checkpoint" ] && [ -x "$build/tests/unit/test_numa" ] ||
-    { echo "numa: $build has no moeflux, make_random_checkpoint and test_numa; make builds them" >&2 && exit 1; }
+[ -x "$build/moeflux" ] && [ -x "$build/make_random_checkpoint" ] && [ -x "$build/tests/model/test_ram_auto" ] ||
+    { echo "numa: $build has no program, tools and tests; make builds them" >&2 && exit 1; }
 
 # ------------------------------------------------------------------------------ what it takes --
 for tool in qemu-system-x86_64 busybox cpio numactl; do
@@ -49,7 +49,8 @@ mkdir -p "$root/bin" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" "$root/exp
 cp "$(command -v busybox)" "$root/bin/busybox"
 cp tools/numa_init.sh "$root/init"
 chmod 755 "$root/init"
-for program in "$build/moeflux" "$build/tests/unit/test_numa" "$build/tests/unit/test_threads" "$(command -v numactl)"; do
+for program in "$build/moeflux" "$build/tests/unit/test_numa" "$build/tests/unit/test_threads" "$build/tests/model/test_ram_auto" \
+    "$(command -v numactl)"; do
     cp "$program" "$root/bin/" || exit 1
     ldd "$program" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p; s/^[ \t]*\(\/[^ ]*\) .*/\1/p' | while read -r library; do
         mkdir -p "$root$(dirname "$library")"
@@ -57,6 +58,8 @@ for program in "$build/moeflux" "$build/tests/unit/test_numa" "$build/tests/unit
     done
 done
 cp -r models/demo "$root/demo"
+mkdir -p "$root/tests/model/data"
+cp -r tests/model/data/mlx_4bit tests/model/data/v3_fp8 "$root/tests/model/data/" # of test_ram_auto
 vocab=$(sed -n 's/.*"vocab_size": *\([0-9]*\).*/\1/p' models/demo/config.json | head -1)
 "$build/make_random_checkpoint" --preset qwen3-30b-a3b --quiet --tokenizer models/demo --vocab "$vocab" --layers 4 --hidden 2048 \
     --heads 32 --kv-heads 8 --head-dim 128 --experts 16 --experts-per-token 4 --expert-hidden 512 "$root/random" || exit 1
