@@ -5,6 +5,7 @@
 #include "profile.h"
 
 #include "json.h"
+#include "nodes.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -322,6 +323,36 @@ static void json_times(mf_cli_json *json, const char *key, const mf_operation_ti
     mf_cli_json_end_value(&times);
 }
 
+enum { MAX_NODES = 64 };
+
+/* Where there are several nodes. */
+static void print_nodes(void)
+{
+    mf_cli_node nodes[MAX_NODES];
+    char size[MF_CLI_SIZE_CHARS], name[64];
+    const size_t n_nodes = mf_cli_count_nodes(MF_CLI_NODE_FOLDER);
+    const size_t n = n_nodes > 1 ? mf_cli_read_nodes(MF_CLI_NODE_MAPS, nodes, MAX_NODES) : 0;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "memory on node %" PRIu32 " of %zu", nodes[i].id, n_nodes);
+        printf("%-36s %16s\n", name, mf_cli_size(size, (double)nodes[i].n_bytes));
+    }
+}
+
+static void json_nodes(mf_cli_json *json)
+{
+    mf_cli_node nodes[MAX_NODES];
+    char name[32];
+    const size_t n = mf_cli_read_nodes(MF_CLI_NODE_MAPS, nodes, MAX_NODES);
+    mf_cli_json_integer(json, "n_nodes", mf_cli_count_nodes(MF_CLI_NODE_FOLDER));
+    mf_cli_json_key(json, "node_bytes");
+    mf_cli_json bytes = mf_cli_json_begin(json->out);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "%" PRIu32, nodes[i].id);
+        mf_cli_json_integer(&bytes, name, nodes[i].n_bytes);
+    }
+    mf_cli_json_end_value(&bytes);
+}
+
 void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds)
 {
     char a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS];
@@ -341,6 +372,7 @@ void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds)
     printf("%-36s %16s\n", "prefill is bound by", bounds[setup->prefill_bound]);
     printf("%-36s %16s\n", "decode is bound by", bounds[setup->decode_bound]);
     printf("%-36s %16s\n", "peak memory", mf_cli_size(a, (double)mf_cli_peak_rss_bytes()));
+    print_nodes();
     if (setup->device_bytes_taken != 0)
         printf("%-36s %16s\n", "device memory", mf_cli_size(a, (double)setup->device_bytes_taken));
     mf_cli_stages_table(stdout, &setup->prefill, &setup->decode);
@@ -380,6 +412,7 @@ void mf_bench_print_json(const mf_bench_setup *setup, const mf_bench_round *roun
     mf_cli_json_string(&json, "prefill_bound", bounds[setup->prefill_bound]);
     mf_cli_json_string(&json, "decode_bound", bounds[setup->decode_bound]);
     mf_cli_json_integer(&json, "peak_rss_bytes", mf_cli_peak_rss_bytes());
+    json_nodes(&json);
     mf_cli_json_integer(&json, "device_bytes_taken", setup->device_bytes_taken);
     mf_cli_stages_json(&json, "prefill_stage_us", &setup->prefill);
     mf_cli_stages_json(&json, "decode_stage_us", &setup->decode);

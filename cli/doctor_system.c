@@ -276,6 +276,27 @@ static int uring_failure(void)
     return 0;
 }
 
+/* Memory that is near to some CPUs and far from the others. */
+static void look_at_nodes(mf_cli_findings *all, const mf_device_info *cpu)
+{
+    static const char *const uses[] = {
+        [MF_NUMA_ONE_NODE] = "",
+        [MF_NUMA_USED] = ", weights and threads shared out among them",
+        [MF_NUMA_GIVEN] = ", memory as the policy of this process says (numactl)",
+        [MF_NUMA_FORBIDDEN] = ", but memory cannot be placed",
+        [MF_NUMA_UNEVEN] = ", some CPUs without memory of their own, or more than 16",
+    };
+    const uint32_t use = (uint32_t)cpu->numa_use;
+    if (use == MF_NUMA_ONE_NODE || use >= sizeof uses / sizeof *uses)
+        return;
+    mf_cli_finding *f = mf_cli_find(all, "nodes", "%" PRIu32 "%s", cpu->n_nodes, uses[use]);
+    if (use == MF_NUMA_FORBIDDEN)
+        mf_cli_advise(f, MF_CLI_NOTE,
+                      "The system refuses get_mempolicy: weights lie on the node whose CPU touched "
+                      "them first, and the others read them from there. Allow it to the container "
+                      "(docker run --cap-add SYS_NICE), or start it on one node's CPUs.");
+}
+
 static void look_at_uring(mf_cli_findings *all, const mf_cli_trials *t, int failure)
 {
     const mf_cli_reads *ring = t->held.bytes_per_second > 0 ? &t->held : &t->ring;
@@ -361,6 +382,7 @@ void mf_cli_doctor_system(mf_cli_findings *all, const mf_cli_patient *patient)
     look_at_clock(all, t);
     look_at_load(all);
     look_at_memory(all, &cpu, patient);
+    look_at_nodes(all, &cpu);
     look_at_addresses(all);
     look_at_pages(all, t);
     const int failure = uring_failure();

@@ -174,6 +174,16 @@ static bool parse_precision(const char *text, mf_precision *out)
     return i >= 0;
 }
 
+static bool parse_numa(const char *text, mf_numa *out)
+{
+    static const char *const names[] = {"auto", "off"};
+    static const mf_numa kinds[] = {MF_NUMA_AUTO, MF_NUMA_OFF};
+    int i = mf_cli_parse_name(text, names, 2);
+    if (i >= 0)
+        *out = kinds[i];
+    return i >= 0;
+}
+
 static bool parse_ram(const char *text, uint64_t *out)
 {
     if (strcmp(text, "auto") != 0)
@@ -284,6 +294,8 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_PRECISION:
         return checked(parse_precision(optarg, &o->precision), parser, "precision",
                        "auto, f32 or mixed", exit_code);
+    case MF_OPT_NUMA:
+        return checked(parse_numa(optarg, &o->numa), parser, "numa", "auto or off", exit_code);
     case MF_OPT_DEVICE: /* the library knows their names */
         o->device = optarg;
         return 1;

@@ -30,6 +30,7 @@ enum {
     MF_OPT_EXPERT_DEVICE,
     MF_OPT_VRAM,
     MF_OPT_PRECISION,
+    MF_OPT_NUMA,
     MF_OPT_NO_SHADER_CACHE,
     MF_OPT_CACHE_POLICY,
     MF_OPT_PREDICT,
@@ -58,6 +59,7 @@ enum {
     {"experts-per-token", required_argument, NULL, MF_OPT_EXPERTS_PER_TOKEN},                      \
     {"packed-bits", required_argument, NULL, MF_OPT_PACKED_BITS},                                  \
     {"cpu-tier", required_argument, NULL, MF_OPT_CPU_TIER},                                        \
+    {"numa", required_argument, NULL, MF_OPT_NUMA},                                                \
     {"kv-type", required_argument, NULL, MF_OPT_KV_TYPE},                                          \
     {"device", required_argument, NULL, MF_OPT_DEVICE},                                            \
     {"expert-device", required_argument, NULL, MF_OPT_EXPERT_DEVICE},                              \
@@ -96,6 +98,9 @@ enum {
     "  --cpu-tier TIER        kernels of the CPU: scalar; avx2, avx-vnni, avx512-bw,\n"            \
     "                         avx512-vnni, avx512, avx512-amx, avx512-amx-bf16; neon,\n"           \
     "                         neon-dotprod, neon-i8mm (default auto, the best)\n"                  \
+    "  --numa KIND            auto or off: on machines with several nodes threads stay with one\n" \
+    "                         each, and weights lie with those that multiply them (default\n"      \
+    "                         auto)\n"                                                             \
     "  --kv-type TYPE         f32, bf16 or q8: cached keys and values, or latents, in half\n"      \
     "                         the memory, or in a little more than a quarter (default f32)\n"      \
     "  --device NAME          what computes: auto, cpu, vulkan (the best GPU) or vulkan:N as\n"    \

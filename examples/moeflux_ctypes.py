@@ -64,6 +64,7 @@ class EngineOptions(c.Structure):  # mf_engine_options
         ("predict_depth", c.c_uint32),
         ("await_bytes", c.c_void_p),
         ("await_user", c.c_void_p),
+        ("numa", c.c_int),
     ]
 
 

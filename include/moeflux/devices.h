@@ -21,6 +21,22 @@ typedef enum mf_precision {
     MF_PRECISION_MIXED = 2
 } mf_precision;
 
+/* What is made of nodes: memory that is near to some CPUs and far from the others (NUMA). */
+typedef enum mf_numa_use {
+    /* Nothing: there is one. */
+    MF_NUMA_ONE_NODE = 0,
+    /* Compute threads stay with a node each, dense weights lie with those that multiply them, what
+     * all use is spread over the nodes. */
+    MF_NUMA_USED = 1,
+    /* Nothing: the process was given a policy for its memory (numactl), which holds. */
+    MF_NUMA_GIVEN = 2,
+    /* Nothing: the system refuses get_mempolicy (a container without CAP_SYS_NICE). */
+    MF_NUMA_FORBIDDEN = 3,
+    /* Nothing: some CPUs that the process may use have no memory of their own that it may use, or
+     * there are more than 16 nodes. */
+    MF_NUMA_UNEVEN = 4
+} mf_numa_use;
+
 /* What can compute. */
 typedef struct mf_device_info {
     size_t struct_bytes;
@@ -47,6 +63,10 @@ typedef struct mf_device_info {
     char tiers[96];
     /* Of the CPU: how many CPUs the control groups of this process pay for; 0: no limit. */
     uint32_t n_paid_cpus;
+    /* Of the CPU: nodes that have both CPUs and memory which this process may use, 1 at least; and
+     * what an engine makes of them, unless its options say otherwise. */
+    uint32_t n_nodes;
+    mf_numa_use numa_use;
 } mf_device_info;
 
 /* Fills out[0 .. capacity - 1] (out may be NULL), the CPU first, and returns how many devices there

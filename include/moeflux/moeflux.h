@@ -92,6 +92,16 @@ typedef enum mf_draft {
 /* Tokens that may be proposed at once. */
 #define MF_DRAFT_TOKENS_MOST 8
 
+/* What is made of a machine with several nodes, memory that is near to some CPUs and far from the
+ * others. The results are the same. */
+typedef enum mf_numa {
+    /* As mf_device_info.numa_use says; nothing with fewer threads than nodes, and nothing where the
+     * allocator is the caller's. The caller's threads go where they like. */
+    MF_NUMA_AUTO = 0,
+    /* Nothing. */
+    MF_NUMA_OFF = 1
+} mf_numa;
+
 typedef enum mf_log_level { MF_LOG_INFO = 0, MF_LOG_WARNING = 1 } mf_log_level;
 
 /* Receives notes and warnings: one line without newline, valid during the call only. */
@@ -208,6 +218,7 @@ typedef struct mf_engine_options {
      */
     int (*await_bytes)(void *user, int fd, uint64_t offset, uint64_t n_bytes);
     void *await_user;
+    mf_numa numa;
 } mf_engine_options;
 
 /* What mf_engine_options_default calls, with the size that the caller's compiler gives the struct.

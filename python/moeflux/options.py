@@ -38,6 +38,7 @@ class ModelOptions(TypedDict, total=False):
     expert_device: str
     device_bytes: Size
     precision: str  # "auto", "f32", "mixed"
+    numa: str  # "auto", "off"
     n_draft_tokens: int
     draft: str  # "auto", "always"
     cache_dir: PathLike
@@ -99,6 +100,7 @@ _CHOICES: dict[str, dict[str, int]] = {
     "kv_type": {"f32": 0, "bf16": 1, "q8": 2},
     "precision": {"auto": 0, "f32": 1, "mixed": 2},
     "draft": {"auto": 0, "always": 1},
+    "numa": {"auto": 0, "off": 1},
 }
 
 

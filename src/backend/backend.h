@@ -47,6 +47,7 @@
 
 #include "base/alloc.h"
 #include "base/cpu.h"
+#include "base/numa.h"
 #include "base/ticket.h"
 #include "base/timeline.h"
 #include "base/visit.h"
@@ -669,6 +670,9 @@ typedef struct mf_backend_ops {
     /* The bytes of a buffer of any other use than MF_USE_DEVICE, aligned to 4096; NULL for that.
      * Those of MF_USE_SHARED are slow to read. */
     unsigned char *(*buffer_host)(mf_backend *be, mf_buffer buffer);
+    /* Or NULL. Before they are written: these bytes are an array of a matrix, row by row. Rows may
+     * then lie near to those who multiply them. */
+    void (*share_rows)(mf_backend *be, mf_span array, uint64_t n_bytes);
     void (*write)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
     /* As write, without the copy: src is host memory, best within a buffer that buffer_host gives
      * (from elsewhere the bytes may be copied on their way). */
@@ -744,8 +748,9 @@ struct mf_backend {
 
 typedef struct mf_backend_options {
     mf_allocator allocator;
-    uint32_t n_threads;   /* of the CPU; 0: one per available core */
-    mf_cpu_tier cpu_tier; /* one that the CPU has, or MF_CPU_BEST */
+    uint32_t n_threads;         /* of the CPU; 0: one per available core */
+    mf_cpu_tier cpu_tier;       /* one that the CPU has, or MF_CPU_BEST */
+    const mf_numa_nodes *nodes; /* of the CPU's memory; NULL: those of this machine */
     /* "cpu" (also NULL and "auto", which devices.h knows), "vulkan" (the best GPU), "vulkan:N" */
     const char *device;
     uint64_t device_bytes;  /* of the device's memory, at most; 0: most of what is free */

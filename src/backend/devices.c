@@ -6,6 +6,7 @@
 #include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/memory_limits.h"
+#include "base/numa.h"
 #include "base/sized.h"
 
 #include <stdio.h>
@@ -30,6 +31,8 @@ static void describe_cpu(mf_device_info *out)
     out->n_paid_cpus = n_paid == UINT32_MAX ? 0 : n_paid;
     out->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
     out->free_bytes = mf_memory_available_bytes();
+    mf_numa_nodes nodes;
+    out->n_nodes = mf_numa_find(&nodes, &out->numa_use);
 }
 
 static void describe_gpu(const mf_vulkan_device *d, uint32_t number, mf_device_info *out)

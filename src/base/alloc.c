@@ -176,6 +176,11 @@ bool mf_region_discard(const mf_allocator *a, const mf_region *region, size_t of
     return from >= to || madvise(region->base + from, to - from, MADV_DONTNEED) == 0;
 }
 
+bool mf_region_is_mapped(const mf_allocator *a)
+{
+    return is_default(a);
+}
+
 mf_status mf_arena_create(const mf_allocator *a, size_t n_bytes, const char *what, mf_arena *out,
                           mf_error *error)
 {

@@ -48,6 +48,9 @@ void mf_region_free(const mf_allocator *a, mf_region *region);
 bool mf_region_discard(const mf_allocator *a, const mf_region *region, size_t offset,
                        size_t n_bytes);
 
+/* Whether regions are the system's pages, not the caller's allocator's. */
+bool mf_region_is_mapped(const mf_allocator *a);
+
 /* A bump arena: one block, freed as a whole. */
 typedef struct mf_arena {
     mf_allocator allocator;

@@ -51,10 +51,12 @@ static mf_status check_memory(const mf_backend *be, const device_use *use, mf_er
 mf_status mf_runner_open_devices(const mf_runner_options *o, bool experts_apart, mf_runner *r,
                                  mf_error *error)
 {
+    static const mf_numa_nodes none = {0};
     *r = (mf_runner){.allocator = o->allocator};
     mf_backend_options options = {.allocator = o->allocator,
                                   .n_threads = o->n_threads,
                                   .cpu_tier = o->cpu_tier,
+                                  .nodes = o->numa == MF_NUMA_OFF ? &none : NULL,
                                   .device = o->device,
                                   .device_bytes = o->device_bytes,
                                   .precision = o->precision,

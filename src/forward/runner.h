@@ -156,6 +156,7 @@ typedef struct mf_runner_options {
     const char *device, *expert_device;
     uint64_t device_bytes;
     mf_precision precision;
+    mf_numa numa;
     const char *cache_dir;
     const char *const *mirrors;
     uint32_t n_mirrors;

@@ -22,6 +22,7 @@ void mf_binder_free(mf_binder *binder)
     if (a->free == NULL)
         return;
     mf_free(a, binder->copies, binder->copies_capacity * sizeof *binder->copies);
+    mf_free(a, binder->places, binder->places_capacity * sizeof *binder->places);
     mf_expert_tables_free(&binder->experts, a);
     mf_binder_free_packed(binder);
     *binder = (mf_binder){0};
@@ -355,18 +356,26 @@ mf_status mf_bind_stored(mf_binder *binder, mf_tensor_id id, mf_matrix_shape s,
     return MF_OK;
 }
 
+mf_status mf_bind_grow(mf_binder *binder, void **list, size_t n, size_t *capacity, size_t size,
+                       mf_error *error)
+{
+    if (n < *capacity)
+        return MF_OK;
+    const size_t wanted = *capacity == 0 ? 64 : 2 * *capacity;
+    void *grown = mf_realloc(&binder->allocator, *list, *capacity * size, wanted * size);
+    if (grown == NULL)
+        return mf_fail_memory(error, wanted * size, "the load plan");
+    *list = grown;
+    *capacity = wanted;
+    return MF_OK;
+}
+
 static mf_status add_copy(mf_binder *binder, const mf_copy *copy, mf_error *error)
 {
-    if (binder->n_copies == binder->copies_capacity) {
-        size_t wanted = binder->copies_capacity == 0 ? 1024 : binder->copies_capacity * 2;
-        mf_copy *grown =
-            mf_realloc(&binder->allocator, binder->copies, binder->copies_capacity * sizeof *grown,
-                       wanted * sizeof *grown);
-        if (grown == NULL)
-            return mf_fail_memory(error, wanted * sizeof *grown, "the load plan");
-        binder->copies = grown;
-        binder->copies_capacity = wanted;
-    }
+    void *list = binder->copies;
+    MF_TRY(mf_bind_grow(binder, &list, binder->n_copies, &binder->copies_capacity, sizeof *copy,
+                        error));
+    binder->copies = list;
     binder->copies[binder->n_copies++] = *copy;
     return MF_OK;
 }
@@ -389,6 +398,11 @@ mf_status mf_bind_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_er
     uint64_t at = mf_round_up(binder->resident_bytes, RESIDENT_ALIGN), end;
     if (!mf_add_u64(at, n_bytes, &end))
         return mf_fail(error, MF_ERR_FORMAT, "%s: weights overflow", binder->source->path);
+    void *list = binder->places;
+    MF_TRY(
+        mf_bind_grow(binder, &list, binder->n_places, &binder->places_capacity, sizeof at, error));
+    binder->places = list;
+    binder->places[binder->n_places++] = at;
     binder->resident_bytes = end;
     *out = (mf_span){{MF_BUFFER_RESIDENT}, at};
     return MF_OK;

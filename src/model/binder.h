@@ -48,6 +48,8 @@ typedef struct mf_binder {
     uint32_t n_skipped_layers; /* multi-token-prediction layers that are there and left out */
     mf_copy *copies;
     size_t n_copies, copies_capacity;
+    uint64_t *places; /* where each array of the resident block begins, rising */
+    size_t n_places, places_capacity;
     mf_making *makings;
     size_t n_makings, makings_capacity;
     mf_rows *rows;
@@ -141,7 +143,10 @@ mf_status mf_bind_stored_tables(mf_binder *binder, const mf_hparams *h, mf_error
 mf_status mf_bind_turned(mf_binder *binder, const mf_hparams *h, uint32_t layer,
                          mf_expert_shape *out, mf_error *error);
 
-/* A place for n bytes in the resident block. */
+/* Room for one more element of `size` bytes in a list of n. */
+mf_status mf_bind_grow(mf_binder *binder, void **list, size_t n, size_t *capacity, size_t size,
+                       mf_error *error);
+/* A place for n bytes in the resident block, an array of a matrix or a vector. */
 mf_status mf_bind_place(mf_binder *binder, uint64_t n_bytes, mf_span *out, mf_error *error);
 /* Bytes of one value that is converted. */
 uint64_t mf_copy_width(mf_tensor_type type);

@@ -107,27 +107,12 @@ mf_status mf_bind_packed(mf_binder *binder, mf_matrix_shape s, const mf_stored *
     return MF_OK;
 }
 
-/* Room for one more element of `size` bytes in a list. */
-static mf_status grow(mf_binder *binder, void **list, size_t n, size_t *capacity, size_t size,
-                      mf_error *error)
-{
-    if (n < *capacity)
-        return MF_OK;
-    const size_t wanted = *capacity == 0 ? 64 : 2 * *capacity;
-    void *grown = mf_realloc(&binder->allocator, *list, *capacity * size, wanted * size);
-    if (grown == NULL)
-        return mf_fail_memory(error, wanted * size, "the load plan");
-    *list = grown;
-    *capacity = wanted;
-    return MF_OK;
-}
-
 static mf_status keep_rows(mf_binder *binder, const mf_row_list *rows, mf_error *error)
 {
     for (uint32_t i = 0; i < rows->n_runs; i++) {
         void *list = binder->rows;
-        MF_TRY(grow(binder, &list, binder->n_rows, &binder->rows_capacity, sizeof *binder->rows,
-                    error));
+        MF_TRY(mf_bind_grow(binder, &list, binder->n_rows, &binder->rows_capacity,
+                            sizeof *binder->rows, error));
         binder->rows = list;
         binder->rows[binder->n_rows++] = rows->runs[i];
     }
@@ -155,8 +140,8 @@ mf_status mf_bind_place_packed(mf_binder *binder, const mf_stored_matrix *m,
         k.source[i] = m->packed[i]->offset;
     }
     void *list = binder->makings;
-    MF_TRY(grow(binder, &list, binder->n_makings, &binder->makings_capacity,
-                sizeof *binder->makings, error));
+    MF_TRY(mf_bind_grow(binder, &list, binder->n_makings, &binder->makings_capacity,
+                        sizeof *binder->makings, error));
     binder->makings = list;
     binder->makings[binder->n_makings++] = k;
     return MF_OK;

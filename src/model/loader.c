@@ -326,6 +326,17 @@ uint64_t mf_load_staging_bytes(void)
     return LOAD_THREADS * 2 * 3 * PIECE_BYTES; /* see make_blocks */
 }
 
+/* Each array's rows, before anything touches them. */
+static void share_rows(mf_backend *backend, mf_buffer resident, const mf_binder *binder)
+{
+    for (size_t i = 0; i < binder->n_places && backend->ops->share_rows != NULL; i++) {
+        const uint64_t at = binder->places[i];
+        const uint64_t end =
+            i + 1 < binder->n_places ? binder->places[i + 1] : binder->resident_bytes;
+        backend->ops->share_rows(backend, (mf_span){resident, at}, end - at);
+    }
+}
+
 mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_binder *binder,
                            uint32_t n_threads, mf_error *error)
 {
@@ -340,6 +351,7 @@ mf_status mf_load_resident(mf_backend *backend, mf_buffer resident, const mf_bin
     mf_thread_pool *pool = NULL;
     load_job job = {.backend = backend, .resident = resident, .binder = binder, .fds = fds};
     job.host = backend->ops->buffer_host(backend, resident);
+    share_rows(backend, resident, binder);
     mf_status status = open_files(binder, fds, error);
     if (status == MF_OK)
         status = make_runs(&job, error);

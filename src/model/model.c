@@ -75,6 +75,7 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
     MF_TRY(check_most("io", (uint32_t)o->io, MF_IO_POOL, error));
     MF_TRY(check_cpu_tier(o->cpu_tier, error));
     MF_TRY(check_most("precision", (uint32_t)o->precision, MF_PRECISION_MIXED, error));
+    MF_TRY(check_most("numa", (uint32_t)o->numa, MF_NUMA_OFF, error));
     return check_most("kv_type", (uint32_t)o->kv_type, MF_KV_Q8, error);
 }
 

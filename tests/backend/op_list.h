@@ -17,6 +17,7 @@ typedef struct list_options {
     scene_wants *wants; /* [n_op_cases] of earlier runs with this skew, zeroed at first; or NULL */
     bool is_unfinished; /* cases that are not supported are left out */
     bool is_long;       /* of the operations */
+    bool has_homes;     /* rows of what the scenes hold are shared out to nodes */
 } list_options;
 
 static void check_same(const op_case *c, const scene *s, const list_options *o, const char *what,
@@ -85,6 +86,8 @@ __attribute__((unused)) static uint32_t op_list_run(mf_backend *be, scene *s, co
         mf_buffer buffer = {0};
         REQUIRE_OK(be->ops->buffer_create(be, SCENE_BYTES, MF_USE_DEVICE, "scene", &buffer, &error),
                    &error);
+        if (o->has_homes)
+            be->ops->share_rows(be, (mf_span){buffer, 0}, SCENE_BYTES);
         if (o->wants != NULL)
             op_case_build_again(&op_cases[i], s, buffer, o->skew, o->wants);
         else

@@ -9,6 +9,8 @@
 #include "strict_backend.h"
 #include "test.h"
 
+#include <sched.h>
+
 #define MAX_THREADS 3u
 
 /* ----------------------------------------------------------------------------------- the CPU */
@@ -36,6 +38,36 @@ static void run_strict(scene *s, scene_wants *wants, unsigned char **same)
     }
 }
 
+/* This machine as two nodes, whose rows and threads are shared out to what is one in truth. */
+static const mf_numa_nodes *make_nodes(void)
+{
+    static mf_numa_nodes nodes = {.n = 2};
+    for (uint32_t i = 0; i < nodes.n; i++)
+        REQUIRE(sched_getaffinity(0, sizeof nodes.node[i].cpus,
+                                  (cpu_set_t *)(void *)nodes.node[i].cpus) == 0);
+    nodes.node[0].n_cpus = nodes.node[1].n_cpus = 1;
+    return &nodes;
+}
+
+/* The same bits from rows that have homes. */
+static void run_at_home(scene *s, uint32_t tier, scene_wants *wants, unsigned char **same)
+{
+    mf_error error = {0};
+    mf_backend *be = NULL;
+    const mf_backend_options options = {
+        .n_threads = MAX_THREADS, .cpu_tier = tier, .nodes = make_nodes()};
+    REQUIRE_OK(mf_backend_open(&options, &be, &error), &error);
+    const list_options o = {.label = "two nodes",
+                            .slack_factor = 1.0,
+                            .skew = 1,
+                            .same = same,
+                            .wants = wants,
+                            .has_homes = true};
+    (void)op_list_run(be, s, &o);
+    op_corners_run(be);
+    be->ops->destroy(be);
+}
+
 static void run_cpu_tier(scene *s, uint32_t tier, scene_wants *wants)
 {
     unsigned char **same = calloc(n_op_cases, sizeof *same);
@@ -54,6 +86,7 @@ static void run_cpu_tier(scene *s, uint32_t tier, scene_wants *wants)
         op_corners_run(be);
         be->ops->destroy(be);
     }
+    run_at_home(s, tier, wants, same);
     if ((uint32_t)mf_kernels_get(MF_CPU_BEST)->tier == tier)
         run_strict(s, wants, same);
     for (size_t i = 0; i < n_op_cases; i++)

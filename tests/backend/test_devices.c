@@ -108,8 +108,10 @@ static void check_list(void)
     CHECK(n_tiers >= 1 && tier == mf_cpu_best());
     const uint32_t n_paid = mf_cgroup_cpu_limit(MF_CGROUP_SELF, MF_CGROUP_MOUNT);
     CHECK_U64(list[0].n_paid_cpus, n_paid == UINT32_MAX ? 0 : n_paid);
+    CHECK(list[0].n_nodes >= 1);
+    CHECK((list[0].n_nodes == 1) == (list[0].numa_use == MF_NUMA_ONE_NODE));
     for (size_t i = 1; i < n && i < 32; i++)
-        CHECK(list[i].tiers[0] == '\0' && list[i].n_paid_cpus == 0);
+        CHECK(list[i].tiers[0] == '\0' && list[i].n_paid_cpus == 0 && list[i].n_nodes == 0);
     memset(&first, 0x5a, sizeof first);
     CHECK_U64(mf_device_list_sized(&first, 1, offsetof(mf_device_info, name), NULL), n);
     CHECK_U64(first.struct_bytes, offsetof(mf_device_info, name));

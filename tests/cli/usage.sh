@@ -92,7 +92,7 @@ for option in -p -f -n -s -c -t --prompt --file --max-tokens --temp --top-k --to
     --presence-penalty --frequency-penalty --dry-multiplier --dry-base --dry-allowed-length --dry-last-n --dry-breaker \
     --messages --tools --set --resume --xtc-probability --xtc-threshold --logit-bias --stop --logprobs --thoughts --think-budget \
     --repeat-penalty --expert-cache --system --think --ctx --io --threads --prefill-chunk \
-    --experts-per-token --packed-bits --cpu-tier --kv-type; do
+    --experts-per-token --packed-bits --cpu-tier --kv-type --numa; do
     run run model "$option"
     expect_usage_error "run: '$option' needs a value"
 done
@@ -136,6 +136,7 @@ for command in run info bench perplexity; do
     bad --packed-bits 3 1 8
     bad --cpu-tier sse 2
     bad --kv-type f16 32
+    bad --numa on interleave
 done
 file=
 command=run

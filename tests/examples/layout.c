@@ -45,6 +45,7 @@ static void engine_options(void)
     AT(mf_engine_options, predict_depth);
     AT(mf_engine_options, await_bytes);
     AT(mf_engine_options, await_user);
+    AT(mf_engine_options, numa);
 }
 
 static void model_info(void)

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -117,6 +118,174 @@ static void test_tasks_wait_for_earlier_ones(uint32_t n_threads)
         mf_thread_pool_run(pool, 200, run_link, &c);
         CHECK_U64(c.value[199], 200);
     }
+    mf_thread_pool_free(&pool);
+}
+
+/* ------------------------------------------------------------------------------------ homes -- */
+
+/* This process's CPUs as n nodes: each has all, or, apart, they are dealt out, as far as they go.
+ */
+static mf_numa_nodes *make_nodes(uint32_t n, bool are_apart)
+{
+    static mf_numa_nodes nodes;
+    uint64_t all[MF_NUMA_MAX_CPUS / 64] = {0};
+    uint32_t n_seen = 0;
+    REQUIRE(sched_getaffinity(0, sizeof all, (cpu_set_t *)(void *)all) == 0);
+    nodes = (mf_numa_nodes){.n = n};
+    for (uint32_t cpu = 0; cpu < MF_NUMA_MAX_CPUS; cpu++) {
+        if ((all[cpu / 64] >> cpu % 64 & 1) == 0)
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            if (!are_apart || n_seen % n == i) {
+                nodes.node[i].cpus[cpu / 64] |= (uint64_t)1 << cpu % 64;
+                nodes.node[i].n_cpus++;
+            }
+        n_seen++;
+    }
+    return &nodes;
+}
+
+static mf_thread_pool *create_at_home(uint32_t n_threads, const mf_numa_nodes *nodes)
+{
+    mf_allocator a = mf_allocator_default();
+    mf_thread_pool *pool = NULL;
+    mf_error error;
+    REQUIRE_OK(mf_thread_pool_create_at_home(&a, n_threads, nodes, &pool, &error), &error);
+    CHECK_U64(mf_thread_pool_size(pool), n_threads);
+    return pool;
+}
+
+/* Every task once, of jobs with homes and without, some of whose homes and phases are empty. */
+static void test_homes_run_all(uint32_t n_threads, uint32_t n_nodes)
+{
+    const mf_numa_nodes *nodes = make_nodes(n_nodes, false);
+    mf_thread_pool *pool = create_at_home(n_threads, nodes);
+    static record r;
+    memset(&r, 0, sizeof r);
+    r.n_threads = n_threads;
+    CHECK_U64(mf_thread_pool_homes(pool), n_nodes > n_threads ? 1 : n_nodes);
+    const uint32_t n_homes = mf_thread_pool_homes(pool);
+    unsigned expected[MAX_TASKS] = {0};
+    uint64_t seed = 11;
+    for (int job = 0; job < 3000; job++) {
+        uint32_t end[MF_TASK_PHASES * 4], n_tasks = 0;
+        const uint32_t n_phases = 1 + (uint32_t)(test_random(&seed) % MF_TASK_PHASES);
+        for (uint32_t i = 0; i < n_phases * n_homes; i++)
+            end[i] = n_tasks += (uint32_t)(test_random(&seed) % 5);
+        if (job % 3 == 0)
+            mf_thread_pool_run(pool, n_tasks, record_task, &r);
+        else
+            mf_thread_pool_run_at_home(pool, n_phases, end, record_task, &r);
+        for (uint32_t i = 0; i < n_tasks; i++)
+            expected[i]++;
+        if (job % 200 == 0)
+            usleep(300);
+    }
+    for (uint32_t i = 0; i < MAX_TASKS; i++)
+        CHECK_U64(r.n_runs[i], expected[i]);
+    CHECK_U64(r.n_violations, 0);
+    mf_thread_pool_free(&pool);
+}
+
+/* Each task waits for all of the phases before its own; the test hangs if they are not begun. */
+typedef struct phases {
+    uint32_t n_per_phase;
+    atomic_bool is_done[MF_TASK_PHASES * 24];
+    uint64_t value[MF_TASK_PHASES * 24]; /* plain: seen by whoever waited */
+} phases;
+
+static void run_in_phase(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)thread;
+    phases *p = ctx;
+    uint64_t sum = 1;
+    for (uint32_t i = 0; i < task / p->n_per_phase * p->n_per_phase; i++) {
+        mf_thread_await(&p->is_done[i]);
+        sum += p->value[i];
+    }
+    p->value[task] = sum;
+    atomic_store_explicit(&p->is_done[task], true, memory_order_release);
+}
+
+static void test_phases(uint32_t n_threads, uint32_t n_nodes)
+{
+    mf_thread_pool *pool = create_at_home(n_threads, make_nodes(n_nodes, false));
+    const uint32_t n_homes = mf_thread_pool_homes(pool);
+    for (int job = 0; job < 300; job++) {
+        static phases p;
+        uint32_t end[MF_TASK_PHASES * 4];
+        memset(&p, 0, sizeof p);
+        p.n_per_phase = 6 * n_homes;
+        for (uint32_t i = 0; i < MF_TASK_PHASES * n_homes; i++)
+            end[i] = 6 * (i + 1);
+        mf_thread_pool_run_at_home(pool, MF_TASK_PHASES, end, run_in_phase, &p);
+        const uint64_t n = p.n_per_phase;
+        CHECK_U64(p.value[0], 1);
+        CHECK_U64(p.value[n], 1 + n);
+        CHECK_U64(p.value[3 * n - 1], 1 + n + n * (1 + n));
+    }
+    mf_thread_pool_free(&pool);
+}
+
+/* Two tasks that wait for each other: each goes to the thread at whose home it is. */
+typedef struct meeting {
+    atomic_uint n_here;
+    uint32_t thread[2];
+} meeting;
+
+static void meet_at_home(void *ctx, uint32_t task, uint32_t thread)
+{
+    meeting *m = ctx;
+    m->thread[task] = thread;
+    atomic_fetch_add(&m->n_here, 1);
+    while (atomic_load(&m->n_here) < 2)
+        usleep(50);
+}
+
+static void test_own_tasks_first(void)
+{
+    static const uint32_t end[2] = {1, 2};
+    mf_thread_pool *pool = create_at_home(2, make_nodes(2, false));
+    for (int i = 0; i < 50; i++) {
+        meeting m = {.n_here = 0};
+        mf_thread_pool_run_at_home(pool, 1, end, meet_at_home, &m);
+        CHECK(m.thread[0] == 0 && m.thread[1] == 1); /* the caller's node has the id 0 */
+    }
+    mf_thread_pool_free(&pool);
+}
+
+/* Workers stay with their nodes, the caller is left alone; where there are CPUs for that. */
+typedef struct stays {
+    atomic_uint n_here;
+    uint64_t cpus[4][MF_NUMA_MAX_CPUS / 64]; /* by thread */
+} stays;
+
+static void look_at_cpus(void *ctx, uint32_t task, uint32_t thread)
+{
+    (void)task;
+    stays *s = ctx;
+    (void)sched_getaffinity(0, sizeof s->cpus[thread], (cpu_set_t *)(void *)s->cpus[thread]);
+    atomic_fetch_add(&s->n_here, 1);
+    while (atomic_load(&s->n_here) < 4)
+        usleep(50);
+}
+
+static void test_workers_stay(void)
+{
+    static stays s;
+    const mf_numa_nodes *nodes = make_nodes(2, true);
+    uint64_t before[MF_NUMA_MAX_CPUS / 64] = {0};
+    uint32_t n_of[2] = {0, 0};
+    if (nodes->node[1].n_cpus == 0)
+        return;
+    REQUIRE(sched_getaffinity(0, sizeof before, (cpu_set_t *)(void *)before) == 0);
+    mf_thread_pool *pool = create_at_home(4, nodes);
+    mf_thread_pool_run(pool, 4, look_at_cpus, &s);
+    CHECK_BYTES(s.cpus[0], before, sizeof before);
+    for (uint32_t thread = 1; thread < 4; thread++)
+        for (uint32_t i = 0; i < 2; i++)
+            n_of[i] += memcmp(s.cpus[thread], nodes->node[i].cpus, sizeof nodes->node[i].cpus) == 0;
+    CHECK(n_of[0] + n_of[1] == 3 && n_of[0] > 0 && n_of[1] > 0);
     mf_thread_pool_free(&pool);
 }
 
@@ -314,6 +483,15 @@ int main(void)
     test_plain_memory();
     test_tasks_wait_for_earlier_ones(1);
     test_tasks_wait_for_earlier_ones(4);
+    test_homes_run_all(1, 2);
+    test_homes_run_all(2, 2);
+    test_homes_run_all(5, 2);
+    test_homes_run_all(5, 4);
+    test_phases(2, 2);
+    test_phases(5, 2);
+    test_phases(5, 4);
+    test_own_tasks_first();
+    test_workers_stay();
     test_workers_take_part();
     test_signals_are_blocked();
     test_long_tasks();

@@ -27,6 +27,9 @@ static mf_status create_in_lock(mf_cpu_backend *be, uint64_t n_bytes, mf_buffer_
             continue;
         MF_TRY(mf_region_create(&be->allocator, n_bytes, what, &be->buffers[i], error));
         be->is_device[i] = use == MF_USE_DEVICE;
+        be->has_homes[i] = false;
+        if (be->nodes.n > 1)
+            (void)mf_numa_interleave(&be->nodes, be->buffers[i].base, be->buffers[i].n_bytes);
         *out = (mf_buffer){i + 1};
         return MF_OK;
     }
@@ -59,6 +62,15 @@ static bool buffer_discard(mf_backend *base, mf_span span, uint64_t n_bytes)
     const mf_cpu_backend *be = (mf_cpu_backend *)base;
     return mf_region_discard(&be->allocator, &be->buffers[span.buffer.id - 1], span.offset,
                              n_bytes);
+}
+
+static void share_rows(mf_backend *base, mf_span array, uint64_t n_bytes)
+{
+    mf_cpu_backend *be = (mf_cpu_backend *)base;
+    const uint32_t i = array.buffer.id - 1;
+    if (be->nodes.n > 1)
+        be->has_homes[i] = mf_numa_share(&be->nodes, be->buffers[i].base, array.offset, n_bytes) ||
+                           be->has_homes[i];
 }
 
 static unsigned char *buffer_host(mf_backend *base, mf_buffer buffer)
@@ -440,6 +452,7 @@ static const mf_backend_ops cpu_ops = {
     .buffer_free = buffer_free,
     .buffer_discard = buffer_discard,
     .buffer_host = buffer_host,
+    .share_rows = share_rows,
     .write = write_span,
     .upload = upload,
     .read = read_span,
@@ -468,6 +481,19 @@ uint64_t mf_cpu_host_bytes(uint64_t n_rows, uint64_t n_cols)
            (n_bytes < MF_CPU_PREPARED_BYTES_MAX ? n_bytes : MF_CPU_PREPARED_BYTES_MAX);
 }
 
+/* Fewer threads than nodes would leave some out; where the caller's memory lies is the caller's
+ * business. */
+static void find_nodes(mf_cpu_backend *be, const mf_backend_options *options)
+{
+    mf_numa_use use;
+    if (options->nodes != NULL)
+        be->nodes = *options->nodes;
+    else
+        (void)mf_numa_find(&be->nodes, &use);
+    if (be->nodes.n > be->n_threads || !mf_region_is_mapped(&be->allocator))
+        be->nodes.n = 0;
+}
+
 mf_status mf_cpu_backend_create(const mf_backend_options *options, mf_backend **out,
                                 mf_error *error)
 {
@@ -487,12 +513,15 @@ mf_status mf_cpu_backend_create(const mf_backend_options *options, mf_backend **
         mf_free(&a, be, sizeof *be);
         return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
     }
-    mf_status status = mf_thread_pool_create(&a, be->n_threads, &be->pool, error);
+    find_nodes(be, options);
+    mf_status status =
+        mf_thread_pool_create_at_home(&a, be->n_threads, &be->nodes, &be->pool, error);
     if (status != MF_OK) {
         (void)pthread_mutex_destroy(&be->lock);
         mf_free(&a, be, sizeof *be);
         return status;
     }
+    be->n_homes = mf_thread_pool_homes(be->pool);
     *out = &be->base;
     return MF_OK;
 }

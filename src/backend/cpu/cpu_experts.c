@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* Tasks that are sorted by their homes, at most: more than those of few tokens for 500 threads. */
+#define MAX_SORTED 8192u
+
 #define MAX_ITEMS (MF_CPU_MAX_PRODUCTS / 2)
 
 /* Items whose gathered tokens fit the buffers together, and their products. */
@@ -78,6 +81,7 @@ static mf_cpu_product product_of(const expert_set *set, uint32_t i, const mf_wei
 {
     const mf_cpu_backend *be = set->be;
     mf_cpu_product p = {.w = mf_cpu_matrix(be, w),
+                        .n_rows = w->shape.n_rows,
                         .x = x,
                         .x_stride = x_stride,
                         .n_tokens = item_at(set, i)->n_rows,
@@ -208,6 +212,8 @@ typedef struct expert_tasks {
     const expert_set *set;
     mf_cpu_product_tasks in, down;
     uint32_t n_gather; /* tasks before those of products: an item each, or none */
+    bool is_sorted;    /* by homes: the i-th is order[i] */
+    uint16_t order[MAX_SORTED];
     item_progress item[MAX_ITEMS];
 } expert_tasks;
 
@@ -235,10 +241,12 @@ static void run_down(expert_tasks *t, uint32_t task, uint32_t thread)
     mf_cpu_run_product_task(&t->down, task, thread);
 }
 
-/* A task waits for tasks before it alone, which began before it. */
+/* A task waits for tasks before it alone, which began before it, or, sorted, for those of phases
+ * before its own: gathering, first products, last ones. */
 static void run_expert_task(void *ctx, uint32_t task, uint32_t thread)
 {
     expert_tasks *t = ctx;
+    task = t->is_sorted ? t->order[task] : task;
     const uint32_t first_down = t->n_gather + t->in.first_task[t->in.n];
     if (task >= first_down) {
         run_down(t, task - first_down, thread);
@@ -272,9 +280,32 @@ static bool share_token(expert_set *set)
     return true;
 }
 
+static bool have_few_tokens(const expert_set *set)
+{
+    bool have = true;
+    for (uint32_t i = 0; i < set->n; i++)
+        have = have && mf_cpu_has_few_tokens(&set->down[i]);
+    return have;
+}
+
+/* Each task by threads of the node that its rows lie on, as far as these come to it. */
+static void run_at_home(expert_tasks *t)
+{
+    mf_cpu_backend *be = t->set->be;
+    uint32_t end[MF_TASK_PHASES * MF_NUMA_MAX_NODES];
+    for (uint32_t home = 0; home < be->n_homes; home++)
+        end[home] = t->n_gather * (home + 1) / be->n_homes;
+    for (uint32_t i = 0; i < t->n_gather; i++)
+        t->order[i] = (uint16_t)i;
+    mf_cpu_sort_tasks(&t->in, t->n_gather, t->order, end + be->n_homes);
+    mf_cpu_sort_tasks(&t->down, end[2 * be->n_homes - 1], t->order, end + 2 * (size_t)be->n_homes);
+    mf_thread_pool_run_at_home(be->pool, MF_TASK_PHASES, end, run_expert_task, t);
+}
+
 static void run_set(expert_set *set)
 {
-    expert_tasks t = {.set = set};
+    expert_tasks t;
+    t.set = set;
     const bool is_gathered = share_token(set);
     t.n_gather = is_gathered ? 0 : set->n;
     mf_cpu_cut_products(set->be, set->in, set->n_in * set->n, &t.in);
@@ -286,7 +317,11 @@ static void run_set(expert_set *set)
         atomic_init(&t.item[i].is_active, false);
     }
     const uint32_t n_tasks = t.n_gather + t.in.first_task[t.in.n] + t.down.first_task[t.down.n];
-    mf_thread_pool_run(set->be->pool, n_tasks, run_expert_task, &t);
+    t.is_sorted = set->be->n_homes > 1 && have_few_tokens(set) && n_tasks <= MAX_SORTED;
+    if (t.is_sorted)
+        run_at_home(&t);
+    else
+        mf_thread_pool_run(set->be->pool, n_tasks, run_expert_task, &t);
 }
 
 static void run_down_bias(void *ctx, uint32_t i, uint32_t thread)

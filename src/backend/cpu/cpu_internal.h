@@ -22,10 +22,12 @@ typedef struct mf_cpu_backend {
     mf_allocator allocator;
     const mf_kernels *kernels;
     mf_thread_pool *pool;
-    uint32_t n_threads;
+    uint32_t n_threads, n_homes;
+    mf_numa_nodes nodes;                   /* none: memory lies where it is first touched */
     pthread_mutex_t lock;                  /* of what follows, where buffers come and go */
     mf_region buffers[MF_CPU_MAX_BUFFERS]; /* id - 1 */
     bool is_device[MF_CPU_MAX_BUFFERS];    /* the host is not to see it */
+    bool has_homes[MF_CPU_MAX_BUFFERS];    /* rows of what it holds have been shared out to nodes */
     unsigned char *scratch; /* n_threads blocks of scratch_bytes each, 64-byte aligned */
     unsigned char *scratch_memory;
     size_t scratch_bytes, scratch_memory_bytes;
@@ -172,6 +174,7 @@ void mf_cpu_for_rows(mf_cpu_backend *be, const mf_op *op, uint32_t floats_per_ro
 /* One product of a set. */
 typedef struct mf_cpu_product {
     mf_matrix w;
+    uint32_t first_row, n_rows; /* of w; y begins with the row 0 of w */
     const float *x;
     size_t x_stride;
     const void *prepared; /* the same tokens as w's kernel takes them, or NULL */
@@ -195,8 +198,11 @@ void mf_cpu_cut_products(mf_cpu_backend *be, const mf_cpu_product *products, uin
 /* The product that a task is of. */
 uint32_t mf_cpu_product_of_task(const mf_cpu_product_tasks *tasks, uint32_t task);
 void mf_cpu_run_product_task(const mf_cpu_product_tasks *tasks, uint32_t task, uint32_t thread);
-
-/* Runs several products at once; none reads what another writes. */
-void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n);
+/* Few tokens: no task is of some of them alone. */
+bool mf_cpu_has_few_tokens(const mf_cpu_product *product);
+/* The tasks by the homes where their rows lie, of weights that are interleaved and few tokens:
+ * order[first ..] = first + task, those of home h before end[h]. */
+void mf_cpu_sort_tasks(const mf_cpu_product_tasks *tasks, uint32_t first, uint16_t *order,
+                       uint32_t *end);
 
 #endif

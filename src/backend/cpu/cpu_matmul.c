@@ -40,14 +40,27 @@ static uint32_t round_rows(uint64_t n_rows)
     return n_rows < ROW_STEP ? ROW_STEP : (uint32_t)(n_rows - n_rows % ROW_STEP);
 }
 
+bool mf_cpu_has_few_tokens(const mf_cpu_product *product)
+{
+    return product->n_tokens < PACKED_TOKENS;
+}
+
 /* Tokens of a task of the product, all being of n_blocks blocks of rows. */
 static uint32_t block_tokens(const mf_cpu_backend *be, const mf_cpu_product *p, uint32_t n_blocks)
 {
-    if (p->n_tokens < PACKED_TOKENS)
+    if (mf_cpu_has_few_tokens(p))
         return p->n_tokens;
     const uint32_t n_parts = parts_of(be->n_threads * PACKED_TASKS_PER_THREAD, n_blocks);
     const uint32_t n = parts_of(parts_of(p->n_tokens, n_parts), TOKEN_STEP) * TOKEN_STEP;
     return least(n, p->n_tokens);
+}
+
+/* Of the product's rows. */
+static uint64_t bytes_of(const mf_cpu_product *p)
+{
+    mf_weight_shape part = p->w.shape;
+    part.n_rows = p->n_rows;
+    return mf_weight_bytes(&part);
 }
 
 /* The rows of each product's tasks; returns how many blocks of them there are. */
@@ -55,8 +68,8 @@ static uint32_t cut_rows(mf_cpu_product_tasks *t)
 {
     uint64_t n_bytes = 0, n_rows = 0;
     for (uint32_t j = 0; j < t->n; j++) {
-        n_bytes += mf_weight_bytes(&t->products[j].w.shape);
-        n_rows += t->products[j].w.shape.n_rows;
+        n_bytes += bytes_of(&t->products[j]);
+        n_rows += t->products[j].n_rows;
     }
     const uint64_t n_tasks = (uint64_t)t->be->n_threads * TASKS_PER_THREAD;
     const uint64_t each = n_bytes / n_tasks > MIN_TASK_BYTES ? n_bytes / n_tasks : MIN_TASK_BYTES;
@@ -66,8 +79,8 @@ static uint32_t cut_rows(mf_cpu_product_tasks *t)
     for (uint32_t j = 0; j < t->n; j++) {
         const mf_cpu_product *p = &t->products[j];
         const uint64_t few = each * p->w.shape.n_rows / mf_weight_bytes(&p->w.shape);
-        t->block_rows[j] = p->n_tokens < PACKED_TOKENS ? round_rows(few) : packed;
-        n_blocks += parts_of(p->w.shape.n_rows, t->block_rows[j]);
+        t->block_rows[j] = mf_cpu_has_few_tokens(p) ? round_rows(few) : packed;
+        n_blocks += parts_of(p->n_rows, t->block_rows[j]);
     }
     t->be->weight_bytes += n_bytes;
     return n_blocks;
@@ -84,8 +97,8 @@ void mf_cpu_cut_products(mf_cpu_backend *be, const mf_cpu_product *products, uin
     for (uint32_t j = 0; j < n; j++) {
         const mf_cpu_product *p = &products[j];
         out->block_tokens[j] = block_tokens(be, p, n_blocks);
-        const uint32_t n_tasks = parts_of(p->w.shape.n_rows, out->block_rows[j]) *
-                                 parts_of(p->n_tokens, out->block_tokens[j]);
+        const uint32_t n_tasks =
+            parts_of(p->n_rows, out->block_rows[j]) * parts_of(p->n_tokens, out->block_tokens[j]);
         out->first_task[j + 1] = out->first_task[j] + n_tasks;
     }
 }
@@ -104,9 +117,9 @@ void mf_cpu_run_product_task(const mf_cpu_product_tasks *tasks, uint32_t task, u
     const uint32_t j = mf_cpu_product_of_task(tasks, task), at = task - tasks->first_task[j];
     const mf_cpu_product *p = &tasks->products[j];
     const mf_kernels *kernels = tasks->be->kernels;
-    const uint32_t n_blocks = parts_of(p->w.shape.n_rows, tasks->block_rows[j]);
-    const uint32_t row0 = at % n_blocks * tasks->block_rows[j];
-    const uint32_t row1 = least(row0 + tasks->block_rows[j], p->w.shape.n_rows);
+    const uint32_t n_blocks = parts_of(p->n_rows, tasks->block_rows[j]);
+    const uint32_t row0 = p->first_row + at % n_blocks * tasks->block_rows[j];
+    const uint32_t row1 = least(row0 + tasks->block_rows[j], p->first_row + p->n_rows);
     const uint32_t token = at / n_blocks * tasks->block_tokens[j];
     const uint32_t n_tokens = least(tasks->block_tokens[j], p->n_tokens - token);
     float *y = p->y + token * p->y_stride + row0;
@@ -121,18 +134,84 @@ void mf_cpu_run_product_task(const mf_cpu_product_tasks *tasks, uint32_t task, u
     }
 }
 
+/* How far it is from one of the product's tasks to the next, and where the first one's middle is.
+ */
+typedef struct task_places {
+    const unsigned char *middle;
+    uint64_t apart;
+} task_places;
+
+static task_places places_of(const mf_cpu_product_tasks *tasks, uint32_t j)
+{
+    const mf_cpu_product *p = &tasks->products[j];
+    const uint64_t row = mf_weight_array_bytes(&p->w.shape, 0) / p->w.shape.n_rows;
+    const uint64_t apart = row * tasks->block_rows[j];
+    const unsigned char *first = p->w.arrays[0];
+    return (task_places){first + row * p->first_row + apart / 2, apart};
+}
+
+void mf_cpu_sort_tasks(const mf_cpu_product_tasks *tasks, uint32_t first, uint16_t *order,
+                       uint32_t *end)
+{
+    const uint32_t n_homes = tasks->be->n_homes;
+    uint32_t at[MF_NUMA_MAX_NODES] = {0};
+    for (uint32_t j = 0; j < tasks->n; j++) {
+        const task_places places = places_of(tasks, j);
+        const uint32_t n = tasks->first_task[j + 1] - tasks->first_task[j];
+        for (uint32_t i = 0; i < n; i++)
+            at[mf_numa_turn(n_homes, places.middle + i * places.apart)]++;
+    }
+    for (uint32_t home = 0, n = first; home < n_homes; home++) {
+        end[home] = n + at[home];
+        at[home] = n;
+        n = end[home];
+    }
+    for (uint32_t j = 0; j < tasks->n; j++) {
+        const task_places places = places_of(tasks, j);
+        for (uint32_t task = tasks->first_task[j], i = 0; task < tasks->first_task[j + 1]; task++)
+            order[at[mf_numa_turn(n_homes, places.middle + i++ * places.apart)]++] =
+                (uint16_t)(first + task);
+    }
+}
+
 static void run_task(void *ctx, uint32_t task, uint32_t thread)
 {
     mf_cpu_run_product_task(ctx, task, thread);
 }
 
-void mf_cpu_products(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n)
+/* The home's share of the rows, as mf_numa_share has it, in whole panels. */
+static void take_share(mf_cpu_product *p, uint32_t home, uint32_t n_homes)
 {
-    for (uint32_t done = 0; done < n; done += MAX_PRODUCTS) {
-        mf_cpu_product_tasks tasks;
-        mf_cpu_cut_products(be, products + done, least(n - done, MAX_PRODUCTS), &tasks);
-        mf_thread_pool_run(be->pool, tasks.first_task[tasks.n], run_task, &tasks);
+    const uint64_t n_panels = parts_of(p->n_rows, ROW_STEP);
+    const uint32_t first = (uint32_t)(n_panels * home / n_homes) * ROW_STEP;
+    const uint32_t end = (uint32_t)(n_panels * (home + 1) / n_homes) * ROW_STEP;
+    p->first_row = first;
+    p->n_rows = least(end, p->n_rows) - first;
+}
+
+/* Each product becomes one for each home, of the rows that lie there. */
+static void multiply_at_home(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n)
+{
+    _Static_assert(MF_MAX_MATMULS * MF_NUMA_MAX_NODES <= MAX_PRODUCTS, "they go together");
+    mf_cpu_product shares[MAX_PRODUCTS];
+    mf_cpu_product_tasks tasks;
+    uint32_t end[MF_NUMA_MAX_NODES];
+    for (uint32_t i = 0; i < n * be->n_homes; i++) {
+        shares[i] = products[i % n];
+        take_share(&shares[i], i / n, be->n_homes);
     }
+    mf_cpu_cut_products(be, shares, n * be->n_homes, &tasks);
+    for (uint32_t home = 0; home < be->n_homes; home++)
+        end[home] = tasks.first_task[(home + 1) * n];
+    mf_thread_pool_run_at_home(be->pool, 1, end, run_task, &tasks);
+}
+
+/* Products of one operation. */
+static void multiply(mf_cpu_backend *be, const mf_cpu_product *products, uint32_t n)
+{
+    mf_cpu_product_tasks tasks;
+    mf_cpu_cut_products(be, products, n, &tasks);
+    mf_thread_pool_run(be->pool, tasks.first_task[tasks.n], run_task, &tasks);
 }
 
 typedef struct prepare_job {
@@ -186,6 +265,14 @@ static const void *prepare(mf_cpu_backend *be, prepare_job *job, uint32_t n_rows
     return job->out;
 }
 
+static bool have_homes(const mf_cpu_backend *be, const mf_matmul_params *p)
+{
+    bool have = true;
+    for (uint32_t j = 0; j < p->n; j++)
+        have = have && be->has_homes[p->weight[j].data.buffer.id - 1];
+    return have;
+}
+
 /* Rows [row, row + n_rows). */
 static void multiply_rows(mf_cpu_backend *be, const mf_op *op, uint32_t row, uint32_t n_rows)
 {
@@ -197,6 +284,7 @@ static void multiply_rows(mf_cpu_backend *be, const mf_op *op, uint32_t row, uin
         float *y = mf_cpu_floats(be, op->u.matmul.y[j]) + (size_t)row * w.shape.n_rows;
         prepare_job job = {be, &w, x, be->kernels->token_bytes(&w), NULL};
         products[j] = (mf_cpu_product){.w = w,
+                                       .n_rows = w.shape.n_rows,
                                        .x = x,
                                        .x_stride = w.shape.n_cols,
                                        .n_tokens = n_rows,
@@ -205,7 +293,10 @@ static void multiply_rows(mf_cpu_backend *be, const mf_op *op, uint32_t row, uin
         if (job.token_bytes != 0)
             products[j].prepared = prepare(be, &job, n_rows, &forms);
     }
-    mf_cpu_products(be, products, op->u.matmul.n);
+    if (be->n_homes > 1 && have_homes(be, &op->u.matmul))
+        multiply_at_home(be, products, op->u.matmul.n);
+    else
+        multiply(be, products, op->u.matmul.n);
 }
 
 /* Bytes of a token in all of its forms. */

@@ -4,34 +4,53 @@
 
 #include "base/clock.h"
 
+#include <assert.h>
+
 #define CHUNK_BYTES ((uint64_t)1 << 20)
+#define MAX_SPANS 4u
 #define FMA_ITERATIONS ((uint64_t)200000)
 
+/* A span's chunks, those of a home one after the other: by the threads that read them best. */
 typedef struct read_job {
     mf_cpu_backend *be;
     const unsigned char *p;
+    uint32_t n, *order;
+    uint32_t end[MF_NUMA_MAX_NODES];
     uint64_t sums[256]; /* by thread, modulo: kept so that the reads are not optimised away */
 } read_job;
 
 static void run_read(void *ctx, uint32_t task, uint32_t thread)
 {
     read_job *job = ctx;
-    job->sums[thread % 256] +=
-        job->be->kernels->read_bytes(job->p + task * CHUNK_BYTES, CHUNK_BYTES);
+    job->sums[thread % 256] += job->be->kernels->read_bytes(
+        job->p + (uint64_t)job->order[task] * CHUNK_BYTES, CHUNK_BYTES);
 }
 
-static double read_bandwidth(mf_cpu_backend *be, const mf_span *spans, const uint64_t *span_bytes,
-                             uint32_t n_spans, uint32_t n_milliseconds)
+/* Chunks of no known home go to all in turn. */
+static void sort_chunks(read_job *job, uint8_t *homes)
+{
+    const uint32_t n_homes = job->be->n_homes;
+    uint32_t n = 0;
+    if (n_homes > 1)
+        mf_numa_locate(&job->be->nodes, job->p, CHUNK_BYTES, job->n, homes);
+    for (uint32_t home = 0; home < n_homes; home++) {
+        for (uint32_t i = 0; i < job->n; i++)
+            if (n_homes == 1 || homes[i] == home || (homes[i] == n_homes && i % n_homes == home))
+                job->order[n++] = i;
+        job->end[home] = n;
+    }
+}
+
+/* The best of some time. */
+static double read_jobs(read_job *jobs, uint32_t n_jobs, uint32_t n_milliseconds)
 {
     double best = 0.0;
     uint64_t end = mf_now_us() + (uint64_t)n_milliseconds * 1000;
     do {
         uint64_t n_bytes = 0, start = mf_now_us();
-        for (uint32_t i = 0; i < n_spans; i++) {
-            read_job job = {be, mf_cpu_bytes(be, spans[i]), {0}};
-            uint32_t n_tasks = (uint32_t)(span_bytes[i] / CHUNK_BYTES);
-            mf_thread_pool_run(be->pool, n_tasks, run_read, &job);
-            n_bytes += n_tasks * CHUNK_BYTES;
+        for (uint32_t i = 0; i < n_jobs; i++) {
+            mf_thread_pool_run_at_home(jobs[i].be->pool, 1, jobs[i].end, run_read, &jobs[i]);
+            n_bytes += jobs[i].n * CHUNK_BYTES;
         }
         uint64_t us = mf_now_us() - start;
         if (n_bytes == 0)
@@ -40,6 +59,32 @@ static double read_bandwidth(mf_cpu_backend *be, const mf_span *spans, const uin
         best = rate > best ? rate : best; /* the limit is the best that was seen */
     } while (mf_now_us() < end);
     return best;
+}
+
+static mf_status measure_reads(mf_cpu_backend *be, const mf_span *spans, const uint64_t *span_bytes,
+                               uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
+                               mf_error *error)
+{
+    read_job jobs[MAX_SPANS];
+    size_t n = 0;
+    assert(n_spans <= MAX_SPANS);
+    for (uint32_t i = 0; i < n_spans; i++)
+        n += (size_t)(span_bytes[i] / CHUNK_BYTES);
+    const size_t each = sizeof(uint32_t) + sizeof(uint8_t);
+    uint32_t *order = mf_alloc_array(&be->allocator, n, each);
+    if (order == NULL)
+        return mf_fail_memory(error, n * each, "what is measured");
+    uint8_t *homes = (uint8_t *)(order + n);
+    for (uint32_t i = 0, at = 0; i < n_spans; at += jobs[i++].n) {
+        jobs[i] = (read_job){.be = be,
+                             .p = mf_cpu_bytes(be, spans[i]),
+                             .n = (uint32_t)(span_bytes[i] / CHUNK_BYTES),
+                             .order = order + at};
+        sort_chunks(&jobs[i], homes + at);
+    }
+    *bytes_per_second = read_jobs(jobs, n_spans, n_milliseconds);
+    mf_free(&be->allocator, order, n * each);
+    return MF_OK;
 }
 
 typedef struct fma_job {
@@ -76,9 +121,8 @@ mf_status mf_cpu_measure(mf_backend *base, const mf_span *spans, const uint64_t 
                          uint32_t n_spans, uint32_t n_milliseconds, double *bytes_per_second,
                          double *fma_per_second, mf_error *error)
 {
-    (void)error;
     mf_cpu_backend *be = (mf_cpu_backend *)base;
-    *bytes_per_second = read_bandwidth(be, spans, span_bytes, n_spans, n_milliseconds);
+    MF_TRY(measure_reads(be, spans, span_bytes, n_spans, n_milliseconds, bytes_per_second, error));
     *fma_per_second = fma_peak(be, n_milliseconds);
     return MF_OK;
 }
