@@ -85,6 +85,13 @@ mf_status mf_relay_prepare(mf_runner *r, mf_error *error)
     return make_all_words(r, error);
 }
 
+/* That the experts' threads have work every few dozen microseconds. */
+static void expect(mf_runner *r, bool is_expected)
+{
+    if (r->experts->ops->expect != NULL)
+        r->experts->ops->expect(r->experts, is_expected);
+}
+
 void mf_relay_begin(mf_runner *r, const mf_batch *batch)
 {
     mf_relay *relay = &r->relay;
@@ -92,8 +99,8 @@ void mf_relay_begin(mf_runner *r, const mf_batch *batch)
         begin_numbers(r);
     relay->is_at_hand = relay->is_on && batch->n_rows <= MF_RELAY_ROWS && r->n_long_rows == 0 &&
                         batch->watch->trace == NULL && r->tap == NULL && r->inputs == NULL;
-    if (relay->is_at_hand && r->experts->ops->expect != NULL)
-        r->experts->ops->expect(r->experts, true);
+    if (relay->is_at_hand)
+        expect(r, true);
 }
 
 /* Errors: the device is lost. */
@@ -187,15 +194,14 @@ void mf_relay_await(mf_runner *r, uint32_t layer, uint32_t n_rows)
 
 void mf_relay_end(mf_runner *r)
 {
-    if (!r->relay.is_at_hand)
+    if (!r->relay.is_on)
         return;
-    r->relay.is_at_hand = false;
-    if (r->relay.is_open) { /* it failed: the rows are anything */
+    if (r->relay.is_open) { /* the pass failed: the rows are anything */
         r->backend->ops->go(r->backend);
         put_rows(r, MF_RELAY_ROWS < r->plan.n_chunk ? MF_RELAY_ROWS : r->plan.n_chunk);
     }
-    if (r->experts->ops->expect != NULL)
-        r->experts->ops->expect(r->experts, false);
+    r->relay.is_at_hand = false;
+    expect(r, false);
 }
 
 mf_status mf_relay_check(mf_runner *r, mf_error *error)
