@@ -13,7 +13,8 @@
  *   vk_measure, vk_timing            what the device can do, and what it did when
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
  *   vk_seen                          attention to what is gathered for a row, or chosen for it
- *   vk_op_mixture                    a row's mixture of experts in one dispatch
+ *   vk_grid                          dispatches whose workgroups wait for each other
+ *   vk_op_mixture                    a row's mixture of experts in one of them
  *   vk_product, vk_grouped, vk_experts_out
  *                                            products; those of experts by the rows that chose them
  *   vk_backend                       the interface of backend.h
@@ -437,7 +438,7 @@ extern const mf_vk_tuning mf_vk_tuning_default; /* vk_product.c */
 
 /* ------------------------------------------------------- workgroups that wait for each other -- */
 
-/* vk_op_mixture.c: what workgroups of one dispatch hand each other. */
+/* vk_grid.c: what workgroups of one dispatch hand each other. */
 typedef struct mf_vk_grid {
     mf_buffer values; /* a value and the number of its dispatch in 8 bytes each */
     uint64_t n_bytes;
