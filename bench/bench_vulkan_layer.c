@@ -218,10 +218,12 @@ static void measure_barriers(bench *b)
 }
 
 /* Asked for before layers are measured. */
-static bool has_mixtures(bench *b, const mf_op *op)
+static bool lacks(bench *b, const subject *s, const mf_op *op)
 {
-    b->has_mixtures = b->gpu.be->base.ops->supports_op(&b->gpu.be->base, op);
-    return b->has_mixtures;
+    if (!s->is_whole)
+        return false;
+    b->has[s->joined] = b->gpu.be->base.ops->supports_op(&b->gpu.be->base, op);
+    return !b->has[s->joined];
 }
 
 static void measure(bench *b, const subject *s)
@@ -234,7 +236,7 @@ static void measure(bench *b, const subject *s)
     b->n_touched = 0;
     if (s->make != NULL) {
         s->make(b, s, &op);
-        if (s->joined == BENCH_MIXTURE && !has_mixtures(b, &op))
+        if (lacks(b, s, &op))
             return;
         bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
     }
@@ -299,8 +301,7 @@ static size_t next_in_layer(const bench *b, layer l, size_t i)
     for (; i < n_fused; i++) {
         const subject *s = &fused_subjects[i];
         const bool is_in = (l == LAYER_ATTENDS ? s->in_full : s->in_linear) != 0;
-        if (b->has_mixtures ? s->joined == BENCH_MIXTURE || (is_in && s->joined == BENCH_ALONE)
-                            : is_in)
+        if (is_in && b->has[s->joined] == s->is_whole)
             break;
     }
     return i;
@@ -375,7 +376,7 @@ static void measure_layers(bench *b)
         mf_error error = {0};
         mf_op op;
         fused_subjects[i].make(b, &fused_subjects[i], &op);
-        if (fused_subjects[i].joined == BENCH_MIXTURE && !has_mixtures(b, &op))
+        if (lacks(b, &fused_subjects[i], &op))
             continue;
         bench_begin_batch(b, &at);
         bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);

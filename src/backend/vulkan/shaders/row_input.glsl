@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A row x that a workgroup norms and keeps in shared memory for its products, and the parts of these. Whoever
 // includes this has TEAM, TILE, THREADS, SPAN (tiles of x), QUADS (of x), X_LOADS (of an invocation); `memory`,
-// `exchange` and `squares`; norm.glsl and teams.glsl.
+// `exchange` and `squares`; TAKEN, how many values it takes from others as its input; norm.glsl, teams.glsl, grid.glsl.
 uint quad_at(uint tile, uint j, uint lane)
 {
     return (tile * CHUNK / 4 + j) * TEAM + (lane ^ j);
@@ -56,6 +56,28 @@ void share_x(vec4 loads[X_LOADS], vec4 weights[X_LOADS], float eps, uint id)
         if (quad < QUADS)
             memory[quad_at(quad / (TILE / 4), in_tile % (CHUNK / 4), in_tile / (CHUNK / 4))] =
                 normed(loads[i], scale, weights[i]);
+    }
+    barrier();
+}
+
+// Values of others from the first on, TAKEN of them, become what take_x takes.
+void take_row(uint first, uint id)
+{
+    const uint N_MINE = (TAKEN + THREADS - 1) / THREADS;
+    uint64_t v[N_MINE];
+    bool has_all = false;
+    [[dont_unroll]] for (uint n = 0; !has_all && !gives_up(n); n++) {
+        has_all = true;
+        [[unroll]] for (uint i = 0; i < N_MINE; i++)
+            v[i] = look(first + min(i * THREADS + id, TAKEN - 1));
+        [[unroll]] for (uint i = 0; i < N_MINE; i++)
+            has_all = has_all && is_there(v[i]);
+    }
+    [[unroll]] for (uint i = 0; i < N_MINE; i++) {
+        const uint e = i * THREADS + id, col = e % TILE;
+        const uint at = quad_at(e / TILE, col % CHUNK / 4, col / CHUNK);
+        if (e < TAKEN)
+            memory[at][col % 4] = value_of(v[i]);
     }
     barrier();
 }
