@@ -152,12 +152,14 @@ static linear linear_of(const mf_vk_backend *be, const mf_linear_row_params *p)
 }
 
 /* But for what is in memory. False: the weights do not lie so that the shader can read them. */
-static bool put_push(const mf_vk_backend *be, const mf_linear_row_params *p, linear_push *push)
+static bool put_push(const mf_vk_backend *be, const mf_linear_row_params *p, const linear *more,
+                     linear_push *push)
 {
     const mf_matmul_params *in = &p->in->u.matmul;
     push->x = mf_vk_address(be, in->x);
     push->norm = mf_vk_address(be, in->before.weight);
-    return ((push->x | push->norm) & 15) == 0 && mf_vk_put_near(be, &in->weight[0], &push->qkv) &&
+    return ((push->x | push->norm | more->before | more->after) & 15) == 0 &&
+           mf_vk_put_near(be, &in->weight[0], &push->qkv) &&
            mf_vk_put_near(be, &in->weight[1], &push->z) &&
            mf_vk_put_near(be, &in->weight[2], &push->b) &&
            mf_vk_put_near(be, &in->weight[3], &push->a) &&
@@ -177,12 +179,12 @@ static void linear_row_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_linear_row_params *p = &op->u.linear_row;
     const mf_vk_kernel k = kernel_of(be, p);
+    const linear more = linear_of(be, p);
     linear_push push = {0};
-    if (!put_push(be, p, &push)) {
+    if (!put_push(be, p, &more, &push)) {
         record_each(be, p);
         return;
     }
-    const linear more = linear_of(be, p);
     push.epoch = mf_vk_grid_next(be, op);
     push.more = mf_vk_array(be, &more, sizeof more);
     push.values = mf_vk_grid_values(be);

@@ -50,7 +50,9 @@ const uint OUT_ROWS = 4, OUT_SPAN = TAKEN / TILE, OUT_ITEM = TEAMS / OUT_SPAN * 
 // Where values lie among pairs: rows of the first products, then the heads.
 const uint AT_Z = CHANNELS, AT_B = AT_Z + TAKEN, AT_A = AT_B + N_V_HEADS, N_IN = AT_A + N_V_HEADS, HEADS = N_IN;
 const uint IN_PARTS = IN_ROWS * TEAMS * TEAM, OUT_PARTS = OUT_ROWS * TEAMS * TEAM; // behind what is taken
-const uint N_MEMORY = IN_PARTS > TAKEN + OUT_PARTS ? IN_PARTS : TAKEN + OUT_PARTS;
+const uint N_PARTS = IN_PARTS > TAKEN + OUT_PARTS ? IN_PARTS : TAKEN + OUT_PARTS;
+const uint N_RULE = THREADS + 17 * DIM; // see SUMS
+const uint N_MEMORY = N_PARTS > N_RULE ? N_PARTS : N_RULE;
 
 shared vec4 memory[N_MEMORY / 4];
 shared float exchange[THREADS];
@@ -124,23 +126,6 @@ void finish_row(Linear m, uint row, float y, float last[WIDTH], float w[WIDTH])
     put(row, y);
 }
 
-vec4 state[8]; // of an invocation: two shards of a column, as of gated_delta.comp
-
-uint state_row(uint i)
-{
-    return ((i % 4 * 8) + gl_LocalInvocationID.x / DIM * 2 + i / 4) * 4;
-}
-
-void load_state(Linear m, uint head)
-{
-    const uint64_t at = m.before + uint64_t(head) * (DIM * DIM * 4);
-    [[unroll]] for (uint i = 0; i < 8; i++)
-        [[unroll]] for (uint e = 0; e < 4; e++)
-            state[i][e] = m.before != 0
-                              ? Floats(at).v[(state_row(i) + e) * DIM + gl_LocalInvocationID.x % DIM]
-                              : 0.0;
-}
-
 void multiply_in(Linear m, uint id)
 {
     const uint lane = id % TEAM, team = id / TEAM, span = team % SPAN, slot = team / SPAN;
@@ -156,13 +141,13 @@ void multiply_in(Linear m, uint id)
             c[i] = fetch_at(cursor.at, col);
             next_in(cursor, ++row, col);
         }
-        float last[WIDTH], w[WIDTH];
-        load_past(Floats(m.conv), m.conv_before, CHANNELS, lane < MY_ROWS && mine < CHANNELS ? mine : 0, last, w);
         if (first == gl_WorkGroupID.x * IN_ITEM) {
             share_x(loads, weights, uintBitsToFloat(EPS), id);
             take_x(span, lane);
             barrier();
         }
+        float last[WIDTH], w[WIDTH];
+        load_past(Floats(m.conv), m.conv_before, CHANNELS, lane < MY_ROWS && mine < CHANNELS ? mine : 0, last, w);
         [[dont_unroll]] for (uint k = 0; k < IN_ROWS; k += AHEAD)
             [[unroll]] for (uint i = 0; i < AHEAD; i++) {
                 put_part(slot * IN_ROWS + k + i, SPAN, span, lane, multiply(c[i]));
@@ -179,10 +164,26 @@ void multiply_in(Linear m, uint id)
     }
 }
 
+// ---- the last product
+Chunk out_chunks[OUT_ROWS];
+
+// Of an invocation's rows of a workgroup's part, which begins with row `first`.
+void fetch_out(uint first, uint id)
+{
+    const uint team = id / TEAM, col = team % OUT_SPAN * TILE + id % TEAM * CHUNK;
+    Weight at = chunk_at(weight_of(p.last), first + team / OUT_SPAN * OUT_ROWS, col, TAKEN);
+    [[unroll]] for (uint i = 0; i < OUT_ROWS; i++) {
+        out_chunks[i] = fetch_at(at, col);
+        next_row(at, TAKEN);
+    }
+}
+
 // ---- the rule
-// What an invocation leaves in `memory` there: a head's query, key, value and gate, and what columns' parts come to.
-const uint FORETOLD = THREADS, OUTPUTS = 2 * THREADS;
+// In `memory`: a head's query, key, value and gate; what sixteen parts of columns come to; a number of each column.
+const uint SUMS = THREADS, NUMBERS = SUMS + 16 * DIM;
+const uint NO_HEAD = ~0u;
 shared float key_squares[32], decay_shared, beta_shared;
+vec4 state[8]; // four columns of rows of an invocation: see state_row
 
 void leave(uint at, float v)
 {
@@ -194,85 +195,46 @@ float left(uint at)
     return memory[at / 4][at % 4];
 }
 
-float sum4(vec4 x)
+// Of a shard of gated_delta.comp, for each of its quads, one half.
+uint state_row(uint i)
 {
-    return (x.x + x.y) + (x.z + x.w);
+    const uint part = gl_LocalInvocationID.x / (DIM / 4);
+    return (i / 2 * 8 + part / 2) * 4 + part % 2 * 2 + i % 2;
 }
 
-// 1 / the norm of the query (0) or the key (1).
-float l2_factor(uint which, float eps)
+uint64_t state_at(uint64_t states, uint head)
 {
-    float sum = 0.0;
-    [[unroll]] for (uint i = 0; i < 16; i++)
-        sum += key_squares[which * 16 + i];
-    return inversesqrt(sum + eps);
+    return states + (uint64_t(head) * (DIM * DIM / 4) + gl_LocalInvocationID.x % (DIM / 4)) * 16;
 }
 
-// What the shards of a column have, two of them added up already.
-float sum_of_shards(uint at)
+void load_state(Linear m, uint head)
 {
-    return (left(at) + left(at + DIM)) + (left(at + 2 * DIM) + left(at + 3 * DIM));
+    const uint64_t at = state_at(m.before, head);
+    [[unroll]] for (uint i = 0; i < 8; i++)
+        state[i] = m.before != 0 ? Floats4(at).v[state_row(i) * (DIM / 4)] : vec4(0.0);
 }
 
-// Whose state is in `state`, and is written.
-float ruled(Linear m, float decay, float beta, uint i)
+void store_state(Linear m, uint head)
 {
-    const uint col = i % DIM, part = i / DIM;
-    const float q_factor = l2_factor(0, m.l2_eps) * m.q_scale, k_factor = l2_factor(1, m.l2_eps);
-    float sums[2];
-    [[unroll]] for (uint s = 0; s < 2; s++) {
-        vec4 sum = vec4(0.0);
-        [[unroll]] for (uint j = 0; j < 4; j++) {
-            state[s * 4 + j] *= decay;
-            sum = fma(state[s * 4 + j], memory[DIM / 4 + j * 8 + part * 2 + s] * k_factor, sum);
-        }
-        sums[s] = sum4(sum);
+    const uint64_t at = state_at(m.after, head);
+    [[unroll]] for (uint i = 0; i < 8; i++)
+        Floats4(at).v[state_row(i) * (DIM / 4)] = state[i];
+}
+
+// A value of others' for each invocation, and the head's gates for those who need them.
+vec2 take_both(uint at, uint beside)
+{
+    uint64_t v = look(at), w = look(beside);
+    [[dont_unroll]] for (uint n = 0; !(is_there(v) && is_there(w)) && !gives_up(n); n++) {
+        v = look(at);
+        w = look(beside);
     }
-    leave(FORETOLD + i, sums[0] + sums[1]);
-    barrier();
-    const float delta = (left(2 * DIM + col) - sum_of_shards(FORETOLD + col)) * beta;
-    [[unroll]] for (uint s = 0; s < 2; s++) {
-        vec4 sum = vec4(0.0);
-        [[unroll]] for (uint j = 0; j < 4; j++) {
-            const uint at = j * 8 + part * 2 + s;
-            state[s * 4 + j] = fma(memory[DIM / 4 + at] * k_factor, vec4(delta), state[s * 4 + j]);
-            sum = fma(state[s * 4 + j], memory[at] * q_factor, sum);
-        }
-        sums[s] = sum4(sum);
-    }
-    leave(OUTPUTS + i, sums[0] + sums[1]);
-    barrier();
-    return sum_of_shards(OUTPUTS + col);
+    return vec2(value_of(v), value_of(w));
 }
 
-// The head's result, normed and gated.
-void finish_head(Linear m, uint head, float o, float weight, uint id)
+// Queries and keys are normed.
+void norm_keys(Linear m, uint i)
 {
-    const uint i = gl_LocalInvocationID.x, col = i % DIM;
-    if (i < DIM)
-        leave(FORETOLD + col, o);
-    barrier();
-    const vec4 quad = memory[FORETOLD / 4 + id % (DIM / 4)];
-    const float scale = norm_scale(sum_of_run(squared(quad), DIM / 4, id), DIM, uintBitsToFloat(HEAD_EPS));
-    precise float y = o * scale * weight;
-    y *= left(3 * DIM + col);
-    if (i < DIM)
-        put(HEADS + head * DIM + col, y);
-}
-
-void run_head(Linear m, uint head, uint id)
-{
-    const uint i = gl_LocalInvocationID.x, col = i % DIM, part = i / DIM;
-    // key heads by turns where they are tiled, else in runs
-    const uint key_head = IS_TILED != 0 ? head % N_K_HEADS : head / (N_V_HEADS / N_K_HEADS);
-    const uint from = part < 2 ? part * KEYS + key_head * DIM : 2 * KEYS + (part - 2) * TAKEN + head * DIM;
-    const float a_log = Floats(m.a_log).v[head], dt_bias = Floats(m.dt_bias).v[head], weight = Floats(m.head_norm).v[col];
-    leave(i, take(from + col));
-    if (i == 0)
-        decay_shared = decay_of(a_log, take(AT_A + head) + dt_bias);
-    if (i == THREADS - 1)
-        beta_shared = sigmoid(take(AT_B + head));
-    barrier();
     if (i < 32) {
         float sum = 0.0;
         [[unroll]] for (uint j = 0; j < DIM / 4; j += 16)
@@ -280,42 +242,121 @@ void run_head(Linear m, uint head, uint id)
         key_squares[i] = sum;
     }
     barrier();
-    const float o = ruled(m, decay_shared, beta_shared, i);
-    finish_head(m, head, o, weight, id);
-    const uint64_t at = m.after + uint64_t(head) * (DIM * DIM * 4);
-    [[unroll]] for (uint j = 0; j < 8; j++)
-        [[unroll]] for (uint e = 0; e < 4; e++)
-            Floats(at).v[(state_row(j) + e) * DIM + col] = state[j][e];
+    if (i < 2 * DIM) {
+        float sum = 0.0;
+        [[unroll]] for (uint j = 0; j < 16; j++)
+            sum += key_squares[i / DIM * 16 + j];
+        leave(i, left(i) * (inversesqrt(sum + m.l2_eps) * (i < DIM ? m.q_scale : 1.0)));
+    }
+    barrier();
 }
 
-// ---- the last product
-void multiply_out(uint id)
+// A column's sum of what its parts left: halves of a shard's, then shards in pairs, fours, eights.
+float sum_of_parts(uint col)
+{
+    float sums[8];
+    [[unroll]] for (uint i = 0; i < 8; i++)
+        sums[i] = left(SUMS + 2 * i * DIM + col) + left(SUMS + (2 * i + 1) * DIM + col);
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+// What the state foretells for the key, decayed.
+void foretell(float decay, uint i)
+{
+    vec4 sums[2] = vec4[2](vec4(0.0), vec4(0.0));
+    [[unroll]] for (uint j = 0; j < 8; j++) {
+        state[j] *= decay;
+        sums[j % 2] = fma(state[j], vec4(left(DIM + state_row(j))), sums[j % 2]);
+    }
+    memory[SUMS / 4 + i] = sums[0] + sums[1];
+}
+
+// The state learns; what it makes of the query.
+void learn(uint i)
+{
+    const vec4 delta = memory[NUMBERS / 4 + i % (DIM / 4)];
+    vec4 sums[2] = vec4[2](vec4(0.0), vec4(0.0));
+    [[unroll]] for (uint j = 0; j < 8; j++) {
+        state[j] = fma(vec4(left(DIM + state_row(j))), delta, state[j]);
+        sums[j % 2] = fma(state[j], vec4(left(state_row(j))), sums[j % 2]);
+    }
+    memory[SUMS / 4 + i] = sums[0] + sums[1];
+}
+
+// A head whose state is in `state`. What is fetched for the last product waits for nothing.
+void run_head(Linear m, uint head, uint id)
+{
+    const uint i = gl_LocalInvocationID.x, col = i % DIM, part = i / DIM;
+    // key heads by turns where they are tiled, else in runs
+    const uint key_head = IS_TILED != 0 ? head % N_K_HEADS : head / (N_V_HEADS / N_K_HEADS);
+    const uint from = part < 2 ? part * KEYS + key_head * DIM : 2 * KEYS + (part - 2) * TAKEN + head * DIM;
+    const float a_log = Floats(m.a_log).v[head], dt_bias = Floats(m.dt_bias).v[head];
+    const float weight = Floats(m.head_norm).v[col];
+    const vec2 taken = take_both(from + col, (part % 2 == 0 ? AT_A : AT_B) + head);
+    leave(i, taken.x);
+    barrier();
+    if (head == gl_WorkGroupID.x)
+        fetch_out(min(head * OUT_ITEM, N_COLS - OUT_ITEM), id);
+    if (i == 2 * DIM)
+        decay_shared = decay_of(a_log, taken.y + dt_bias);
+    if (i == 3 * DIM)
+        beta_shared = sigmoid(taken.y);
+    norm_keys(m, i);
+    foretell(decay_shared, i);
+    barrier();
+    if (i < DIM)
+        leave(NUMBERS + i, (left(2 * DIM + i) - sum_of_parts(i)) * beta_shared);
+    barrier();
+    learn(i);
+    barrier();
+    if (i < DIM)
+        leave(NUMBERS + i, sum_of_parts(i));
+    barrier();
+    const float squares = sum_of_run(squared(memory[NUMBERS / 4 + id % (DIM / 4)]), DIM / 4, id);
+    precise float y = left(NUMBERS + col) * norm_scale(squares, DIM, uintBitsToFloat(HEAD_EPS)) * weight;
+    y *= left(3 * DIM + col);
+    if (i < DIM)
+        put(HEADS + head * DIM + col, y);
+}
+
+// The workgroup's heads; the last one's state is left to be stored.
+uint run_heads(Linear m, uint id)
+{
+    uint held = NO_HEAD;
+    [[dont_unroll]] for (uint head = gl_WorkGroupID.x; head < N_V_HEADS; head += gl_NumWorkGroups.x) {
+        if (held != NO_HEAD)
+            store_state(m, held);
+        load_state(m, head);
+        run_head(m, head, id);
+        held = head;
+        barrier();
+    }
+    return held;
+}
+
+void multiply_out(Linear m, uint held, uint id)
 {
     const uint lane = id % TEAM, team = id / TEAM, span = team % OUT_SPAN, slot = team / OUT_SPAN;
-    const uint col = span * TILE + lane * CHUNK, BEHIND = TAKEN / (OUT_SPAN * TEAM);
+    const uint BEHIND = TAKEN / (OUT_SPAN * TEAM), step = gl_NumWorkGroups.x * OUT_ITEM;
     const uint mine = lane * TEAMS + team; // the row of an item that is finished here, if it is one
-    bool is_first = true;
-    [[dont_unroll]] for (uint first = gl_WorkGroupID.x * OUT_ITEM; first < N_COLS;
-                         first += gl_NumWorkGroups.x * OUT_ITEM) {
-        Weight at = chunk_at(weight_of(p.last), first + slot * OUT_ROWS, col, TAKEN);
-        Chunk c[OUT_ROWS];
-        [[unroll]] for (uint i = 0; i < OUT_ROWS; i++) {
-            c[i] = fetch_at(at, col);
-            next_row(at, TAKEN);
-        }
-        const float old = p.x.v[first + (mine < OUT_ITEM ? mine : 0)];
-        if (is_first) {
-            take_row(HEADS, id);
-            take_x(span, lane);
-        }
-        is_first = false;
+    uint first = gl_WorkGroupID.x * OUT_ITEM;
+    float old = p.x.v[min(first, N_COLS - OUT_ITEM) + (mine < OUT_ITEM ? mine : 0)];
+    take_row(HEADS, id);
+    if (held != NO_HEAD)
+        store_state(m, held);
+    take_x(span, lane);
+    [[dont_unroll]] for (; first < N_COLS; first += step) {
         [[unroll]] for (uint i = 0; i < OUT_ROWS; i++)
-            put_part(BEHIND + slot * OUT_ROWS + i, OUT_SPAN, span, lane, multiply(c[i]));
+            put_part(BEHIND + slot * OUT_ROWS + i, OUT_SPAN, span, lane, multiply(out_chunks[i]));
         barrier();
         const float y = row_sums(BEHIND, OUT_ITEM, OUT_SPAN, id);
         if (mine < OUT_ITEM)
             p.x.v[first + mine] = old + y;
-        barrier();
+        if (first + step < N_COLS) {
+            barrier();
+            fetch_out(first + step, id);
+            old = p.x.v[first + step + (mine < OUT_ITEM ? mine : 0)];
+        }
     }
 }
 
@@ -324,10 +365,8 @@ void main()
     const uint id = lane_number();
     Linear m = p.more;
     multiply_in(m, id);
-    [[dont_unroll]] for (uint head = gl_WorkGroupID.x; head < N_V_HEADS; head += gl_NumWorkGroups.x) {
-        load_state(m, head);
-        run_head(m, head, id);
-        barrier();
-    }
-    multiply_out(id);
+    if (gl_WorkGroupID.x >= N_V_HEADS)
+        fetch_out(min(gl_WorkGroupID.x * OUT_ITEM, N_COLS - OUT_ITEM), id);
+    const uint held = run_heads(m, id);
+    multiply_out(m, held, id);
 }
