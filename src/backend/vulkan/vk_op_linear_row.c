@@ -74,18 +74,24 @@ static uint32_t in_rows(const mf_linear_row_params *p)
     return n;
 }
 
-/* Rows that a team goes through at a time: as many as leave all workgroups the same. */
+/* Rows that each team goes through where it has n at a time. */
+static uint32_t rows_by(const mf_vk_backend *be, const mf_linear_row_params *p, uint32_t n)
+{
+    const mf_matmul_params *in = &p->in->u.matmul;
+    const uint32_t n_slots = TEAMS / (in->weight[0].shape.n_cols / TILE);
+    uint32_t n_runs = 0;
+    for (uint32_t i = 0; i < in->n; i++)
+        n_runs += mf_vk_groups(in->weight[i].shape.n_rows, n);
+    return mf_vk_groups(n_runs, n_slots * be->device.n_resident) * n;
+}
+
+/* The most of those that are least for the workgroup with the most. */
 static uint32_t team_rows(const mf_vk_backend *be, const mf_linear_row_params *p)
 {
-    const uint32_t span = p->in->u.matmul.weight[0].shape.n_cols / TILE;
-    const uint32_t n_teams = TEAMS / span * be->device.n_resident;
     uint32_t best = MOST_IN_ROWS;
-    uint32_t least = mf_vk_groups(in_rows(p), MOST_IN_ROWS * n_teams) * MOST_IN_ROWS;
-    for (uint32_t n = MOST_IN_ROWS; n >= AHEAD; n -= AHEAD) {
-        const uint32_t each = mf_vk_groups(in_rows(p), n * n_teams) * n;
-        best = each < least ? n : best;
-        least = each < least ? each : least;
-    }
+    for (uint32_t n = MOST_IN_ROWS; n >= AHEAD; n -= AHEAD)
+        if (rows_by(be, p, n) < rows_by(be, p, best))
+            best = n;
     return best;
 }
 

@@ -45,7 +45,7 @@ const uint THREADS = gl_WorkGroupSize.x, TEAM = 16, TILE = TEAM * CHUNK, TEAMS =
 const uint DIM = THREADS / 4; // of a head's key, and of its value
 const uint KEYS = N_K_HEADS * DIM, TAKEN = N_V_HEADS * DIM, CHANNELS = 2 * KEYS + TAKEN;
 const uint SPAN = N_COLS / TILE, QUADS = N_COLS / 4, X_LOADS = (QUADS + THREADS - 1) / THREADS;
-const uint IN_ITEM = TEAMS / SPAN * IN_ROWS, MY_ROWS = IN_ITEM / TEAMS; // MY_ROWS: of a team when they are added up
+const uint SLOTS = TEAMS / SPAN, IN_ITEM = SLOTS * IN_ROWS;
 const uint OUT_ROWS = 4, OUT_SPAN = TAKEN / TILE, OUT_ITEM = TEAMS / OUT_SPAN * OUT_ROWS;
 // Where values lie among pairs: rows of the first products, then the heads.
 const uint AT_Z = CHANNELS, AT_B = AT_Z + TAKEN, AT_A = AT_B + N_V_HEADS, N_IN = AT_A + N_V_HEADS, HEADS = N_IN;
@@ -85,115 +85,8 @@ float row_sums(uint first, const uint n_rows, const uint n_tiles, uint id)
     return mine;
 }
 
-// ---- the first products
-// A row of them, and how many of its weight come after it.
-struct Cursor {
-    Weight at;
-    uint n_left;
-};
-
-Cursor begin_rows(uint row, uint col)
-{
-    const uint first = row < AT_Z ? 0 : row < AT_B ? AT_Z : row < AT_A ? AT_B : AT_A;
-    const Weight w = weight_of(p.qkv), z = weight_of(p.z), b = weight_of(p.b), a = weight_of(p.a);
-    Cursor c;
-    c.at = Weight(row < AT_Z ? w.values : row < AT_B ? z.values : row < AT_A ? b.values : a.values,
-                  row < AT_Z ? w.scales : row < AT_B ? z.scales : row < AT_A ? b.scales : a.scales,
-                  row < AT_Z ? w.biases : row < AT_B ? z.biases : row < AT_A ? b.biases : a.biases);
-    c.at = chunk_at(c.at, row - first, col, N_COLS);
-    c.n_left = (row < AT_Z ? AT_Z : row < AT_B ? AT_B : row < AT_A ? AT_A : N_IN) - row - 1;
-    return c;
-}
-
-// After the last one it stays there.
-void next_in(inout Cursor c, uint row, uint col)
-{
-    if (c.n_left != 0) {
-        next_row(c.at, N_COLS);
-        c.n_left--;
-    } else if (row < N_IN) {
-        c = begin_rows(row, col);
-    }
-}
-
-// What comes after a product of a row.
-void finish_row(Linear m, uint row, float y, float last[WIDTH], float w[WIDTH])
-{
-    if (row < AT_Z)
-        y = convolved(last, w, m.conv_after, CHANNELS, row, y);
-    else if (row < AT_B)
-        y = silu(y);
-    put(row, y);
-}
-
-void multiply_in(Linear m, uint id)
-{
-    const uint lane = id % TEAM, team = id / TEAM, span = team % SPAN, slot = team / SPAN;
-    const uint col = span * TILE + lane * CHUNK, G = gl_NumWorkGroups.x;
-    vec4 loads[X_LOADS], weights[X_LOADS];
-    load_x(p.x, p.norm, id, loads, weights);
-    [[dont_unroll]] for (uint first = gl_WorkGroupID.x * IN_ITEM; first < N_IN; first += G * IN_ITEM) {
-        const uint mine = first + lane * TEAMS + team; // the row that is finished here, if it is one
-        uint row = first + slot * IN_ROWS;
-        Cursor cursor = begin_rows(min(row, N_IN - 1), col);
-        Chunk c[AHEAD];
-        [[unroll]] for (uint i = 0; i < AHEAD; i++) {
-            c[i] = fetch_at(cursor.at, col);
-            next_in(cursor, ++row, col);
-        }
-        if (first == gl_WorkGroupID.x * IN_ITEM) {
-            share_x(loads, weights, uintBitsToFloat(EPS), id);
-            take_x(span, lane);
-            barrier();
-        }
-        float last[WIDTH], w[WIDTH];
-        load_past(Floats(m.conv), m.conv_before, CHANNELS, lane < MY_ROWS && mine < CHANNELS ? mine : 0, last, w);
-        [[dont_unroll]] for (uint k = 0; k < IN_ROWS; k += AHEAD)
-            [[unroll]] for (uint i = 0; i < AHEAD; i++) {
-                put_part(slot * IN_ROWS + k + i, SPAN, span, lane, multiply(c[i]));
-                if (k + AHEAD < IN_ROWS) {
-                    c[i] = fetch_at(cursor.at, col);
-                    next_in(cursor, ++row, col);
-                }
-            }
-        barrier();
-        const float y = row_sums(0, IN_ITEM, SPAN, id);
-        if (lane < MY_ROWS && mine < N_IN)
-            finish_row(m, mine, y, last, w);
-        barrier();
-    }
-}
-
-// ---- the last product
-Chunk out_chunks[OUT_ROWS];
-
-// Of an invocation's rows of a workgroup's part, which begins with row `first`.
-void fetch_out(uint first, uint id)
-{
-    const uint team = id / TEAM, col = team % OUT_SPAN * TILE + id % TEAM * CHUNK;
-    Weight at = chunk_at(weight_of(p.last), first + team / OUT_SPAN * OUT_ROWS, col, TAKEN);
-    [[unroll]] for (uint i = 0; i < OUT_ROWS; i++) {
-        out_chunks[i] = fetch_at(at, col);
-        next_row(at, TAKEN);
-    }
-}
-
-// ---- the rule
-// In `memory`: a head's query, key, value and gate; what sixteen parts of columns come to; a number of each column.
-const uint SUMS = THREADS, NUMBERS = SUMS + 16 * DIM;
-const uint NO_HEAD = ~0u;
-shared float key_squares[32], decay_shared, beta_shared;
-vec4 state[8]; // four columns of rows of an invocation: see state_row
-
-void leave(uint at, float v)
-{
-    memory[at / 4][at % 4] = v;
-}
-
-float left(uint at)
-{
-    return memory[at / 4][at % 4];
-}
+// ---- the state
+vec4 state[8]; // of a head: four columns of rows of an invocation, see state_row
 
 // Of a shard of gated_delta.comp, for each of its quads, one half.
 uint state_row(uint i)
@@ -221,7 +114,147 @@ void store_state(Linear m, uint head)
         Floats4(at).v[state_row(i) * (DIM / 4)] = state[i];
 }
 
-// A value of others' for each invocation, and the head's gates for those who need them.
+// ---- the first products
+// Rows of one weight are cut into runs of IN_ROWS, which teams side by side have.
+uint runs_of(uint n_rows)
+{
+    return (n_rows + IN_ROWS - 1) / IN_ROWS;
+}
+
+uint n_runs()
+{
+    return runs_of(AT_Z) + runs_of(TAKEN) + 2 * runs_of(N_V_HEADS);
+}
+
+struct Run {
+    uint first, n; // rows: where their results lie among pairs
+    Weight at;     // of the first one
+};
+
+Run run_of(uint i, uint col)
+{
+    const uint z = runs_of(AT_Z), b = z + runs_of(TAKEN), a = b + runs_of(N_V_HEADS), n = a + runs_of(N_V_HEADS);
+    const uint run = min(i, n - 1); // there may be none
+    const uint begin = run < z ? 0 : run < b ? AT_Z : run < a ? AT_B : AT_A;
+    const uint end = run < z ? AT_Z : run < b ? AT_B : run < a ? AT_A : N_IN;
+    const uint row = (run - (run < z ? 0 : run < b ? z : run < a ? b : a)) * IN_ROWS;
+    Weight w = weight_of(p.qkv), wz = weight_of(p.z), wb = weight_of(p.b), wa = weight_of(p.a);
+    w.values = run < z ? w.values : run < b ? wz.values : run < a ? wb.values : wa.values;
+    w.scales = run < z ? w.scales : run < b ? wz.scales : run < a ? wb.scales : wa.scales;
+    w.biases = run < z ? w.biases : run < b ? wz.biases : run < a ? wb.biases : wa.biases;
+    return Run(begin + row, i < n ? min(end - begin - row, IN_ROWS) : 0, chunk_at(w, row, col, N_COLS));
+}
+
+// Without a branch, where what is on its way might be waited for.
+void next_row_if(inout Weight w, bool goes_on)
+{
+    w.values += goes_on ? row_bytes(N_COLS) : 0;
+    w.scales += goes_on ? scale_row_bytes(N_COLS) : 0;
+    w.biases += goes_on ? scale_row_bytes(N_COLS) : 0;
+}
+
+// What is done with a row's sum, and what that needs.
+struct Finish {
+    uint row; // N_IN: nothing
+    float a_log, dt_bias;
+};
+
+// Of the item's runs that begin with `first`; the convolution's are apart.
+Finish begin_finish(Linear m, uint first, uint id, out float last[WIDTH], out float w[WIDTH])
+{
+    const uint i = id % TEAM * TEAMS + id / TEAM;
+    const Run run = run_of(first + i / IN_ROWS, 0);
+    Finish f = Finish(i < IN_ITEM && i % IN_ROWS < run.n ? run.first + i % IN_ROWS : N_IN, 0.0, 0.0);
+    load_past(Floats(m.conv), m.conv_before, CHANNELS, f.row < AT_Z ? f.row : 0, last, w);
+    if (f.row >= AT_A && f.row < N_IN) {
+        f.a_log = Floats(m.a_log).v[f.row - AT_A];
+        f.dt_bias = Floats(m.dt_bias).v[f.row - AT_A];
+    }
+    return f;
+}
+
+void finish_row(Linear m, Finish f, float y, float last[WIDTH], float w[WIDTH])
+{
+    if (f.row < AT_Z)
+        y = convolved(last, w, m.conv_after, CHANNELS, f.row, y);
+    else if (f.row < AT_B)
+        y = silu(y);
+    else if (f.row < AT_A)
+        y = sigmoid(y);
+    else
+        y = decay_of(f.a_log, y + f.dt_bias);
+    if (f.row < N_IN)
+        put(f.row, y);
+}
+
+// And the state of the workgroup's first head, which is on its way then.
+void multiply_in(Linear m, uint id)
+{
+    const uint lane = id % TEAM, span = id / TEAM % SPAN, slot = id / TEAM / SPAN;
+    const uint col = span * TILE + lane * CHUNK, G = gl_NumWorkGroups.x;
+    vec4 loads[X_LOADS], weights[X_LOADS];
+    load_x(p.x, p.norm, id, loads, weights);
+    share_squares(loads, id);
+    [[dont_unroll]] for (uint first = gl_WorkGroupID.x * SLOTS; first < n_runs(); first += G * SLOTS) {
+        Run run = run_of(first + slot, col);
+        Chunk c[AHEAD];
+        [[unroll]] for (uint i = 0; i < AHEAD; i++) {
+            c[i] = fetch_at(run.at, col);
+            next_row_if(run.at, i + 1 < run.n);
+        }
+        if (first == gl_WorkGroupID.x * SLOTS) {
+            share_x(loads, weights, uintBitsToFloat(EPS), id);
+            take_x(span, lane);
+            barrier();
+        }
+        float last[WIDTH], w[WIDTH];
+        const Finish f = begin_finish(m, first, id, last, w);
+        [[dont_unroll]] for (uint k = 0; k < IN_ROWS; k += AHEAD)
+            [[unroll]] for (uint i = 0; i < AHEAD; i++) {
+                put_part(slot * IN_ROWS + k + i, SPAN, span, lane, multiply(c[i]));
+                if (k + AHEAD < IN_ROWS) {
+                    c[i] = fetch_at(run.at, col);
+                    next_row_if(run.at, k + AHEAD + i + 1 < run.n);
+                }
+            }
+        if (first + G * SLOTS >= n_runs() && gl_WorkGroupID.x < N_V_HEADS)
+            load_state(m, gl_WorkGroupID.x);
+        barrier();
+        finish_row(m, f, row_sums(0, IN_ITEM, SPAN, id), last, w);
+        barrier();
+    }
+}
+
+// ---- the last product
+Chunk out_chunks[OUT_ROWS];
+
+// Of an invocation's rows of a workgroup's part, which begins with row `first`.
+void fetch_out(uint first, uint id)
+{
+    const uint team = id / TEAM, col = team % OUT_SPAN * TILE + id % TEAM * CHUNK;
+    Weight at = chunk_at(weight_of(p.last), first + team / OUT_SPAN * OUT_ROWS, col, TAKEN);
+    [[unroll]] for (uint i = 0; i < OUT_ROWS; i++) {
+        out_chunks[i] = fetch_at(at, col);
+        next_row(at, TAKEN);
+    }
+}
+
+// ---- the rule
+// In `memory`: a head's query, key, value and gate; what sixteen parts of columns come to; a number of each column.
+const uint SUMS = THREADS, NUMBERS = SUMS + 16 * DIM;
+const uint NO_HEAD = ~0u;
+shared float key_squares[32], decay_shared, beta_shared;
+void leave(uint at, float v)
+{
+    memory[at / 4][at % 4] = v;
+}
+
+float left(uint at)
+{
+    return memory[at / 4][at % 4];
+}
+
+// A value of others' for each invocation, and one of the head's gates.
 vec2 take_both(uint at, uint beside)
 {
     uint64_t v = look(at), w = look(beside);
@@ -290,17 +323,16 @@ void run_head(Linear m, uint head, uint id)
     // key heads by turns where they are tiled, else in runs
     const uint key_head = IS_TILED != 0 ? head % N_K_HEADS : head / (N_V_HEADS / N_K_HEADS);
     const uint from = part < 2 ? part * KEYS + key_head * DIM : 2 * KEYS + (part - 2) * TAKEN + head * DIM;
-    const float a_log = Floats(m.a_log).v[head], dt_bias = Floats(m.dt_bias).v[head];
     const float weight = Floats(m.head_norm).v[col];
     const vec2 taken = take_both(from + col, (part % 2 == 0 ? AT_A : AT_B) + head);
     leave(i, taken.x);
+    if (i == 2 * DIM)
+        decay_shared = taken.y;
+    if (i == 3 * DIM)
+        beta_shared = taken.y;
     barrier();
     if (head == gl_WorkGroupID.x)
         fetch_out(min(head * OUT_ITEM, N_COLS - OUT_ITEM), id);
-    if (i == 2 * DIM)
-        decay_shared = decay_of(a_log, taken.y + dt_bias);
-    if (i == 3 * DIM)
-        beta_shared = sigmoid(taken.y);
     norm_keys(m, i);
     foretell(decay_shared, i);
     barrier();
@@ -326,7 +358,8 @@ uint run_heads(Linear m, uint id)
     [[dont_unroll]] for (uint head = gl_WorkGroupID.x; head < N_V_HEADS; head += gl_NumWorkGroups.x) {
         if (held != NO_HEAD)
             store_state(m, held);
-        load_state(m, head);
+        if (held != NO_HEAD || head * SLOTS >= n_runs()) // else it is there
+            load_state(m, head);
         run_head(m, head, id);
         held = head;
         barrier();
@@ -342,9 +375,9 @@ void multiply_out(Linear m, uint held, uint id)
     uint first = gl_WorkGroupID.x * OUT_ITEM;
     float old = p.x.v[min(first, N_COLS - OUT_ITEM) + (mine < OUT_ITEM ? mine : 0)];
     take_row(HEADS, id);
+    take_x(span, lane);
     if (held != NO_HEAD)
         store_state(m, held);
-    take_x(span, lane);
     [[dont_unroll]] for (; first < N_COLS; first += step) {
         [[unroll]] for (uint i = 0; i < OUT_ROWS; i++)
             put_part(BEHIND + slot * OUT_ROWS + i, OUT_SPAN, span, lane, multiply(out_chunks[i]));

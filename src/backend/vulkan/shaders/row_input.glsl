@@ -17,12 +17,17 @@ void take_x(uint tile, uint lane)
         x[j] *= QUAD_FACTORS;
 }
 
-float scale_of_row(vec4 loads[X_LOADS], float eps, uint id)
+// The row is there: weights that are asked for before it keep it back.
+void share_squares(vec4 loads[X_LOADS], uint id)
 {
     [[unroll]] for (uint i = 0; i < X_LOADS; i++)
         if (i * THREADS + id < QUADS)
             squares[i * THREADS + id] = squared(loads[i]);
     barrier();
+}
+
+float scale_of_row(float eps, uint id)
+{
     float s[8];
     [[unroll]] for (uint k = 0; k < 8; k++) {
         precise float even = 0.0;
@@ -48,9 +53,10 @@ void load_x(Floats from, Floats norm, uint id, out vec4 loads[X_LOADS], out vec4
     }
 }
 
+// After its squares.
 void share_x(vec4 loads[X_LOADS], vec4 weights[X_LOADS], float eps, uint id)
 {
-    const float scale = scale_of_row(loads, eps, id);
+    const float scale = scale_of_row(eps, id);
     [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
         const uint quad = i * THREADS + id, in_tile = quad % (TILE / 4);
         if (quad < QUADS)
