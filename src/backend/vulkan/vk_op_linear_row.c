@@ -11,8 +11,9 @@
 #define TILE 512u /* as in linear_row.comp, what follows too */
 #define TEAMS (MF_VK_GRID_THREADS / 16u)
 #define HEAD_DIM (MF_VK_GRID_THREADS / 4u)
-#define AHEAD 4u
+#define AHEAD 2u
 #define MOST_IN_ROWS 12u
+#define LEAST_IN_ROWS 4u /* a multiple of it */
 
 static bool is_power(uint32_t n, uint32_t least, uint32_t most)
 {
@@ -89,7 +90,7 @@ static uint32_t rows_by(const mf_vk_backend *be, const mf_linear_row_params *p, 
 static uint32_t team_rows(const mf_vk_backend *be, const mf_linear_row_params *p)
 {
     uint32_t best = MOST_IN_ROWS;
-    for (uint32_t n = MOST_IN_ROWS; n >= AHEAD; n -= AHEAD)
+    for (uint32_t n = MOST_IN_ROWS; n >= LEAST_IN_ROWS; n -= LEAST_IN_ROWS)
         if (rows_by(be, p, n) < rows_by(be, p, best))
             best = n;
     return best;

@@ -145,7 +145,7 @@ Run run_of(uint i, uint col)
     return Run(begin + row, i < n ? min(end - begin - row, IN_ROWS) : 0, chunk_at(w, row, col, N_COLS));
 }
 
-// Without a branch, where what is on its way might be waited for.
+// Without a branch.
 void next_row_if(inout Weight w, bool goes_on)
 {
     w.values += goes_on ? row_bytes(N_COLS) : 0;
@@ -194,6 +194,7 @@ void multiply_in(Linear m, uint id)
     const uint col = span * TILE + lane * CHUNK, G = gl_NumWorkGroups.x;
     vec4 loads[X_LOADS], weights[X_LOADS];
     load_x(p.x, p.norm, id, loads, weights);
+    leave_weights(weights, id); // what is asked for before the input is there keeps it back
     share_squares(loads, id);
     [[dont_unroll]] for (uint first = gl_WorkGroupID.x * SLOTS; first < n_runs(); first += G * SLOTS) {
         Run run = run_of(first + slot, col);
@@ -203,6 +204,7 @@ void multiply_in(Linear m, uint id)
             next_row_if(run.at, i + 1 < run.n);
         }
         if (first == gl_WorkGroupID.x * SLOTS) {
+            fetch_weights(weights, id);
             share_x(loads, weights, uintBitsToFloat(EPS), id);
             take_x(span, lane);
             barrier();
@@ -244,6 +246,7 @@ void fetch_out(uint first, uint id)
 const uint SUMS = THREADS, NUMBERS = SUMS + 16 * DIM;
 const uint NO_HEAD = ~0u;
 shared float key_squares[32], decay_shared, beta_shared;
+
 void leave(uint at, float v)
 {
     memory[at / 4][at % 4] = v;
@@ -316,7 +319,7 @@ void learn(uint i)
     memory[SUMS / 4 + i] = sums[0] + sums[1];
 }
 
-// A head whose state is in `state`. What is fetched for the last product waits for nothing.
+// A head whose state is in `state`. The first one's workgroup asks for its last weights meanwhile.
 void run_head(Linear m, uint head, uint id)
 {
     const uint i = gl_LocalInvocationID.x, col = i % DIM, part = i / DIM;

@@ -253,7 +253,6 @@ void multiply_first(uint id)
     Chunk8 c8;
     vec4 loads[X_LOADS], weights[X_LOADS];
     load_x(p.x, p.norm, id, loads, weights);
-    share_squares(loads, id);
     [[dont_unroll]] for (uint turn = 0; turn * G * HALF < max(N_ROUTER, SHARED); turn++) {
         const uint pair = (turn * G + g) * HALF + slot, route = turn * G * HALF + g + G * (slot - HALF);
         if (slot < HALF) {
@@ -265,6 +264,7 @@ void multiply_first(uint id)
             c8 = fetch8(w, row, col);
         }
         if (turn == 0) {
+            share_squares(loads, id);
             share_x(loads, weights, uintBitsToFloat(EPS), id);
             take_x(span, lane);
             barrier();

@@ -17,7 +17,27 @@ void take_x(uint tile, uint lane)
         x[j] *= QUAD_FACTORS;
 }
 
-// The row is there: weights that are asked for before it keep it back.
+uint quad_place(uint quad)
+{
+    const uint in_tile = quad % (TILE / 4);
+    return quad_at(quad / (TILE / 4), in_tile % (CHUNK / 4), in_tile / (CHUNK / 4));
+}
+
+// The norm's weights go to where the row will be, and come back: before a barrier they are waited for then.
+void leave_weights(vec4 weights[X_LOADS], uint id)
+{
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++)
+        if (i * THREADS + id < QUADS)
+            memory[quad_place(i * THREADS + id)] = weights[i];
+}
+
+void fetch_weights(inout vec4 weights[X_LOADS], uint id)
+{
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++)
+        if (i * THREADS + id < QUADS)
+            weights[i] = memory[quad_place(i * THREADS + id)];
+}
+
 void share_squares(vec4 loads[X_LOADS], uint id)
 {
     [[unroll]] for (uint i = 0; i < X_LOADS; i++)
@@ -57,12 +77,9 @@ void load_x(Floats from, Floats norm, uint id, out vec4 loads[X_LOADS], out vec4
 void share_x(vec4 loads[X_LOADS], vec4 weights[X_LOADS], float eps, uint id)
 {
     const float scale = scale_of_row(eps, id);
-    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
-        const uint quad = i * THREADS + id, in_tile = quad % (TILE / 4);
-        if (quad < QUADS)
-            memory[quad_at(quad / (TILE / 4), in_tile % (CHUNK / 4), in_tile / (CHUNK / 4))] =
-                normed(loads[i], scale, weights[i]);
-    }
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++)
+        if (i * THREADS + id < QUADS)
+            memory[quad_place(i * THREADS + id)] = normed(loads[i], scale, weights[i]);
     barrier();
 }
 
