@@ -13,10 +13,10 @@
  *   vk_measure, vk_timing            what the device can do, and what it did when
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
  *   vk_seen                          attention to what is gathered for a row, or chosen for it
- *   vk_op_mixture                    a row's mixture of experts in one dispatch
- *   vk_product, vk_grouped, vk_experts_out
- *                                            products; those of experts by the rows that chose them
- *   vk_backend                       the interface of backend.h
+ *   vk_grid                          dispatches whose workgroups wait for each other
+ *   vk_op_mixture, vk_op_linear_row  a row's mixture of experts, its linear attention in one of
+ * them vk_product, vk_grouped, vk_experts_out products; those of experts by the rows that chose
+ * them vk_backend                       the interface of backend.h
  *
  * Everything here is called with the backend's lock held, but where it says otherwise.
  *
@@ -414,10 +414,13 @@ extern const mf_vk_op mf_vk_op_embed, mf_vk_op_copy_rows, mf_vk_op_rmsnorm, mf_v
 extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_latent_attention,
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
-    mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture, mf_vk_op_to_host,
-    mf_vk_op_from_host;
+    mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture, mf_vk_op_linear_row,
+    mf_vk_op_to_host, mf_vk_op_from_host;
 extern const mf_vk_op mf_vk_op_streams_in, mf_vk_op_streams_out, mf_vk_op_compress,
     mf_vk_op_entry_attention;
+
+/* vk_op_linear.c: what the delta rule multiplies queries with. */
+float mf_vk_query_scale(const mf_gated_delta_params *p);
 
 /* How many chunks of a row a lane of matvec_one.comp goes through with its x, and how many of them
  * are on their way at once, where there are so many chunks. */
@@ -440,7 +443,7 @@ extern const mf_vk_tuning mf_vk_tuning_default; /* vk_product.c */
 
 /* ------------------------------------------------------- workgroups that wait for each other -- */
 
-/* vk_op_mixture.c: what workgroups of one dispatch hand each other. */
+/* vk_grid.c: what workgroups of one dispatch hand each other. */
 typedef struct mf_vk_grid {
     mf_buffer values; /* a value and the number of its dispatch in 8 bytes each */
     uint64_t n_bytes;

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: MIT
 // One row's mixture of experts in one dispatch, whose workgroups are all there at once: x += sigmoid(shared
 // gate) * shared expert + the sum of the chosen experts, each of them of norm(x). What a workgroup makes the
-// others take from memory as soon as it is there: a value lies beside the number of the dispatch (`epoch`),
-// in one word of 64 bits that is written and read at once. So nobody waits for all the others, and nothing
-// needs an order. Sums and their order are those of matvec_one.comp, route.comp and experts_out.comp.
+// others take from memory as soon as it is there (grid.glsl). Sums and their order are those of matvec_one.comp,
+// route.comp and experts_out.comp.
 //! variant mixture_affine -DAFFINE
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -12,8 +11,8 @@
 #include "chunks.glsl"
 #include "reduce.glsl"
 #extension GL_KHR_shader_subgroup_ballot : require
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_EXT_shader_atomic_int64 : require
+#include "grid_pairs.glsl"
+#include "places.glsl"
 
 layout(constant_id = 6) const uint N_COLS = 2048;
 layout(constant_id = 7) const uint N_EXPERTS = 256;
@@ -26,17 +25,10 @@ layout(constant_id = 14) const uint AHEAD = 2;
 layout(constant_id = 15) const uint IS_WHOLE = 0; // subgroups have 32 invocations
 #define TEAM_SHUFFLES(d) (IS_WHOLE != 0 || (d) < gl_SubgroupSize)
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Mixture {
     Weight shared_down, gate, up, down;
     uint64_t slot, slot_bytes, ids, weights, fault; // Words, bytes, Ints, Floats, Words
     float route_eps, route_scale;
-};
-
-// A weight whose other arrays are so many units of 4 bytes from its values.
-struct Near {
-    uint64_t values;
-    int scales, biases;
 };
 
 layout(push_constant, scalar) uniform Push {
@@ -55,10 +47,9 @@ const uint PAIRS = 4;                       // of a team, in a workgroup's part 
 const uint ITEM_PAIRS = SLOTS * PAIRS;      // 32 where there are as many teams
 const uint OUT_ROWS = 4, ITEM_ROWS = TEAMS / K * OUT_ROWS;
 const uint SHARED_ACT = N_EXPERTS + 1, ACT = SHARED_ACT + SHARED; // where they lie among pairs
-const uint MOST_SPINS = 1000000;
 const uint N_PARTS = 2 * ITEM_PAIRS * SPAN * TEAM;
-const uint N_ACT = (K + 1) * HIDDEN;
-const uint N_MEMORY = N_PARTS > N_ACT ? N_PARTS : N_ACT;
+const uint TAKEN = (K + 1) * HIDDEN; // activations
+const uint N_MEMORY = N_PARTS > TAKEN ? N_PARTS : TAKEN;
 
 shared vec4 memory[N_MEMORY / 4];
 shared float exchange[THREADS];
@@ -78,105 +69,18 @@ shared uint pick_slot[K];
 shared float pick_weight[K];
 shared float out_parts[(K + 1) * ITEM_ROWS];
 
-void put(uint at, float v)
-{
-    atomicStore(p.pairs.v[at], uint64_t(floatBitsToUint(v)) | uint64_t(p.epoch) << 32, gl_ScopeDevice,
-                gl_StorageSemanticsNone, gl_SemanticsRelaxed);
-}
-
-uint64_t look(uint at)
-{
-    return atomicLoad(p.pairs.v[at], gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed);
-}
-
-float take(uint at)
-{
-    uint64_t v = look(at);
-    [[dont_unroll]] for (uint n = 0; uint(v >> 32) != p.epoch; n++) {
-        if (n == MOST_SPINS) {
-            Words(p.more.fault).v[0] = 1;
-            break;
-        }
-        v = look(at);
-    }
-    return uintBitsToFloat(uint(v));
-}
-
-uint quad_at(uint tile, uint j, uint lane)
-{
-    return (tile * CHUNK / 4 + j) * TEAM + (lane ^ j);
-}
-
-// The lane's columns of what lies in memory.
-void take_x(uint tile, uint lane)
-{
-    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
-        x[j] = memory[quad_at(tile, j, lane)];
-    x_sum = sum_of_quads(x);
-    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
-        x[j] *= QUAD_FACTORS;
-}
-
-float scale_of_row(vec4 loads[X_LOADS], uint id)
-{
-    [[unroll]] for (uint i = 0; i < X_LOADS; i++)
-        if (i * THREADS + id < QUADS)
-            squares[i * THREADS + id] = squared(loads[i]);
-    barrier();
-    float s[8];
-    [[unroll]] for (uint k = 0; k < 8; k++) {
-        precise float even = 0.0;
-        [[unroll]] for (uint i = 0; i < (QUADS + 255) / 256; i++)
-            if (i * 256 + 32 * k < QUADS)
-                even += squares[i * 256 + 32 * k + id % 32];
-        s[k] = even;
-    }
-    float v = s[0] + s[4];
-    v += s[2] + s[6];
-    float w = s[1] + s[5];
-    w += s[3] + s[7];
-    v += w;
-    return norm_scale(sum_of_run(v, 32, id), N_COLS, uintBitsToFloat(EPS));
-}
-
-void load_x(uint id, out vec4 loads[X_LOADS], out vec4 weights[X_LOADS])
-{
-    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
-        const uint quad = min(i * THREADS + id, QUADS - 1);
-        loads[i] = Floats4(uint64_t(p.x)).v[quad];
-        weights[i] = Floats4(uint64_t(p.norm)).v[quad];
-    }
-}
-
-void share_x(vec4 loads[X_LOADS], vec4 weights[X_LOADS], uint id)
-{
-    const float scale = scale_of_row(loads, id);
-    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
-        const uint quad = i * THREADS + id, in_tile = quad % (TILE / 4);
-        if (quad < QUADS)
-            memory[quad_at(quad / (TILE / 4), in_tile % (CHUNK / 4), in_tile / (CHUNK / 4))] =
-                normed(loads[i], scale, weights[i]);
-    }
-    barrier();
-}
-
-uint part_at(uint row, uint tile, uint lane)
-{
-    return (row * SPAN + tile) * TEAM + lane;
-}
-
-void put_part(uint row, uint tile, uint lane, float v)
-{
-    const uint at = part_at(row, tile, lane);
-    memory[at / 4][at % 4] = v;
-}
+#define GRID_PAIRS p.pairs
+#define GRID_EPOCH p.epoch
+#define GRID_FAULT p.more.fault
+#include "grid.glsl"
+#include "row_input.glsl"
 
 // Two rows' sums, each for all lanes of a team.
 vec2 row_sums(uint a, uint b, uint id)
 {
     float total[2] = float[2](0.0, 0.0), parts[2 * SPAN];
     [[unroll]] for (uint t = 0; t < 2 * SPAN; t++) {
-        const uint at = part_at(t < SPAN ? a : b, t % SPAN, id % TEAM);
+        const uint at = part_at(t < SPAN ? a : b, SPAN, t % SPAN, id % TEAM);
         parts[t] = memory[at / 4][at % 4];
     }
     [[unroll]] for (uint t = 0; t < 2 * SPAN; t++)
@@ -213,11 +117,6 @@ float multiply8(Chunk8 c)
     }
     precise float part = fma(float_of(c.scale), dot, float_of(c.bias) * x_sum);
     return part;
-}
-
-Weight weight_of(Near w)
-{
-    return Weight(w.values, w.values + int64_t(w.scales) * 4, w.values + int64_t(w.biases) * 4);
 }
 
 Weight router_row(inout uint row)
@@ -304,18 +203,6 @@ void weigh(Mixture m)
         Floats(m.weights).v[j] = w;
 }
 
-Weight moved(Weight w, uint64_t to)
-{
-    return Weight(w.values + to, w.scales + to, w.biases + to);
-}
-
-void next_row(inout Weight w, uint n_cols)
-{
-    w.values += row_bytes(n_cols);
-    w.scales += scale_row_bytes(n_cols);
-    w.biases += scale_row_bytes(n_cols);
-}
-
 // Gate and up of the chosen.
 void multiply_in(Mixture m, uint id)
 {
@@ -335,7 +222,7 @@ void multiply_in(Mixture m, uint id)
         }
         [[dont_unroll]] for (uint k = 0; k < PAIRS; k++) {
             [[unroll]] for (uint i = 0; i < 2; i++)
-                put_part((slot * PAIRS + k) * 2 + i, span, lane, multiply(c[i]));
+                put_part((slot * PAIRS + k) * 2 + i, SPAN, span, lane, multiply(c[i]));
             [[unroll]] for (uint i = 2; i < 2 * AHEAD; i++)
                 c[i - 2] = c[i];
             if (k + AHEAD < PAIRS)
@@ -365,7 +252,7 @@ void multiply_first(uint id)
     Chunk c[2];
     Chunk8 c8;
     vec4 loads[X_LOADS], weights[X_LOADS];
-    load_x(id, loads, weights);
+    load_x(p.x, p.norm, id, loads, weights);
     [[dont_unroll]] for (uint turn = 0; turn * G * HALF < max(N_ROUTER, SHARED); turn++) {
         const uint pair = (turn * G + g) * HALF + slot, route = turn * G * HALF + g + G * (slot - HALF);
         if (slot < HALF) {
@@ -377,17 +264,18 @@ void multiply_first(uint id)
             c8 = fetch8(w, row, col);
         }
         if (turn == 0) {
-            share_x(loads, weights, id);
+            share_squares(loads, id);
+            share_x(loads, weights, uintBitsToFloat(EPS), id);
             take_x(span, lane);
             barrier();
         }
         if (slot < HALF) {
             [[dont_unroll]] for (uint i = 0; i < 2; i++) {
-                put_part(slot * 2 + i, span, lane, multiply(c[0]));
+                put_part(slot * 2 + i, SPAN, span, lane, multiply(c[0]));
                 c[0] = c[1];
             }
         } else {
-            put_part(2 * HALF + slot - HALF, span, lane, multiply8(c8));
+            put_part(2 * HALF + slot - HALF, SPAN, span, lane, multiply8(c8));
         }
         barrier();
         // every team comes here, as sums over teams may need barriers
@@ -416,31 +304,6 @@ void fetch_out(Mixture m, uint item, uint id, out Chunk c[OUT_ROWS + 1])
     c[0] = fetch_at(chunk_at(m.shared_down, first + team % ITEM_ROWS, col, SHARED), col);
 }
 
-void take_act(uint id)
-{
-    const uint N_MINE = (N_ACT + THREADS - 1) / THREADS;
-    uint64_t v[N_MINE];
-    bool is_there = false;
-    [[dont_unroll]] for (uint n = 0; !is_there; n++) {
-        if (n == MOST_SPINS) {
-            Words(p.more.fault).v[0] = 1;
-            break;
-        }
-        is_there = true;
-        [[unroll]] for (uint i = 0; i < N_MINE; i++)
-            v[i] = look(SHARED_ACT + min(i * THREADS + id, N_ACT - 1));
-        [[unroll]] for (uint i = 0; i < N_MINE; i++)
-            is_there = is_there && uint(v[i] >> 32) == p.epoch;
-    }
-    [[unroll]] for (uint i = 0; i < N_MINE; i++) {
-        const uint e = i * THREADS + id, col = e % TILE;
-        const uint at = quad_at(e / TILE, col % CHUNK / 4, col / CHUNK);
-        if (e < N_ACT)
-            memory[at][col % 4] = uintBitsToFloat(uint(v[i]));
-    }
-    barrier();
-}
-
 void multiply_out(Mixture m, uint id, float gate)
 {
     const uint lane = id % TEAM, team = id / TEAM, pick = team % K, G = gl_NumWorkGroups.x;
@@ -451,7 +314,7 @@ void multiply_out(Mixture m, uint id, float gate)
     if (id < ITEM_ROWS)
         old = p.x.v[min(item, N_ITEMS - 1) * ITEM_ROWS + id];
     fetch_out(m, min(item, N_ITEMS - 1), id, c);
-    take_act(id);
+    take_row(SHARED_ACT, id);
     [[dont_unroll]] for (; item < N_ITEMS; item += G) {
         [[dont_unroll]] for (uint k = 0; k <= OUT_ROWS; k++) { // the shared expert's row, then the pick's
             if (k <= 1)

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* Dispatches whose workgroups wait for each other: what they hand each other, and their numbers. */
+#include "backend/vulkan/vk_grid.h"
+
+#include <string.h>
+
+/* The last number, after which memory is cleared. */
+#define LAST_EPOCH UINT32_MAX
+
+/* Values that workgroups hand each other, and the word that says that one of them gave up. */
+mf_status mf_vk_grid_reserve(mf_vk_backend *be, uint64_t n_values, mf_error *error)
+{
+    mf_vk_grid *g = &be->grid;
+    const uint64_t n_bytes = n_values * sizeof(uint64_t);
+    const mf_vk_request values = {n_bytes, MF_VK_ON_DEVICE, MF_USE_DEVICE, true,
+                                  "values between workgroups"};
+    const mf_vk_request fault = {sizeof(uint32_t), MF_VK_ON_HOST, MF_USE_HOST, true,
+                                 "a word for those who wait"};
+    mf_buffer buffer = {0};
+    if (g->n_bytes >= n_bytes)
+        return MF_OK;
+    mf_vk_submit(be);
+    mf_vk_wait_in_lock(be, be->stream.submitted);
+    if (g->fault.id == 0) {
+        MF_TRY(mf_vk_buffer_create(be, &fault, &g->fault, error));
+        memset(be->buffers[g->fault.id - 1].host, 0, sizeof(uint32_t));
+    }
+    MF_TRY(mf_vk_buffer_create(be, &values, &buffer, error));
+    mf_vk_buffer_drop(be, g->values);
+    g->values = buffer;
+    g->n_bytes = n_bytes;
+    g->epoch = LAST_EPOCH; /* nobody has cleared it */
+    return MF_OK;
+}
+
+uint64_t mf_vk_grid_values(const mf_vk_backend *be)
+{
+    return mf_vk_address(be, (mf_span){be->grid.values, 0});
+}
+
+uint64_t mf_vk_grid_fault(const mf_vk_backend *be)
+{
+    return mf_vk_address(be, (mf_span){be->grid.fault, 0});
+}
+
+static void touch(void *ctx, mf_span span, uint64_t n_bytes, uint32_t access)
+{
+    mf_vk_touch(ctx, span, n_bytes, access);
+}
+
+/* Before the operation's dispatch: what it touches is said again. */
+static void clear(mf_vk_backend *be, const mf_op *op)
+{
+    static const unsigned char zeros[4096];
+    const mf_vk_grid *g = &be->grid;
+    for (uint64_t at = 0; at < g->n_bytes; at += sizeof zeros)
+        mf_vk_write(be, (mf_span){g->values, at}, zeros,
+                    g->n_bytes - at < sizeof zeros ? g->n_bytes - at : sizeof zeros);
+    mf_vk_next(be);
+    mf_op_spans(op, be->batches.sequences, be->batches.n_sequences, touch, be);
+}
+
+uint32_t mf_vk_grid_next(mf_vk_backend *be, const mf_op *op)
+{
+    mf_vk_grid *g = &be->grid;
+    if (g->epoch == LAST_EPOCH) {
+        clear(be, op);
+        g->epoch = 0;
+    }
+    return ++g->epoch;
+}
+
+void mf_vk_grid_dispatch(mf_vk_backend *be, const mf_vk_kernel *kernel, const void *push,
+                         uint32_t push_bytes)
+{
+    mf_vk_touch(be, (mf_span){be->grid.values, 0}, be->grid.n_bytes, MF_READS | MF_WRITES);
+    mf_vk_dispatch(be, kernel, push, push_bytes, (const uint32_t[]){be->device.n_resident, 1, 1});
+}
+
+bool mf_vk_put_near(const mf_vk_backend *be, const mf_weight *w, mf_vk_near *out)
+{
+    const mf_vk_weight at = mf_vk_weight_at(be, w);
+    const int64_t scales = (int64_t)(at.scales - at.values),
+                  biases = (int64_t)(at.biases - at.values);
+    *out = (mf_vk_near){at.values, (int32_t)(scales / 4), (int32_t)(biases / 4)};
+    return at.values % 16 == 0 && (int64_t)out->scales * 4 == scales &&
+           (int64_t)out->biases * 4 == biases;
+}
+
+bool mf_vk_is_affine(const mf_weight *w, uint32_t bits, const mf_weight *like, uint32_t n_rows,
+                     uint32_t n_cols)
+{
+    const mf_weight_shape *s = &w->shape;
+    return s->kind == MF_WEIGHT_AFFINE && s->bits == bits && s->group == like->shape.group &&
+           s->float_type == like->shape.float_type && s->n_rows == n_rows && s->n_cols == n_cols;
+}
+
+bool mf_vk_grid_failed(mf_vk_backend *be)
+{
+    mf_error error = {0};
+    const mf_buffer fault = be->grid.fault;
+    if (fault.id == 0 || *(volatile uint32_t *)be->buffers[fault.id - 1].host == 0)
+        return false;
+    (void)mf_fail(&error, MF_ERR_IO, "%s does not run the workgroups of a dispatch side by side",
+                  be->device.info.name);
+    mf_vk_give_up(be, &error);
+    return true;
+}
