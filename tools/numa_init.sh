@@ -1,5 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
+# shellcheck shell=dash
 # What runs, as the first process and the only one, on the machine of tools/test_numa.sh.
 /bin/busybox --install -s /bin
 export PATH=/bin

@@ -6,7 +6,7 @@
 # docs/ARCHITECTURE.md says. Speed means nothing there. Installs qemu, a static busybox and cpio where
 # they are missing, and fetches a kernel (apt-get download). 77: that cannot be had here.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
 work=$build/numa
 packages="qemu-system-x86 busybox-static cpio numactl"
@@ -21,13 +21,17 @@ x86_64) ;;
 *) give_up "this is no x86-64" ;;
 esac
 grep -q avx2 /proc/cpuinfo || give_up "this CPU has no AVX2, which results are compared in"
-[ -x "$build/moeflux" ] && [ -x "$build/make_random_checkpoint" ] && [ -x "$build/tests/model/test_ram_auto" ] ||
-    { echo "numa: $build has no program, tools and tests; make builds them" >&2 && exit 1; }
+for program in moeflux make_random_checkpoint tests/unit/test_numa tests/unit/test_threads tests/model/test_ram_auto; do
+    [ -x "$build/$program" ] || {
+        echo "numa: there is no $build/$program; make builds it" >&2
+        exit 1
+    }
+done
 
 # ------------------------------------------------------------------------------ what it takes --
 for tool in qemu-system-x86_64 busybox cpio numactl; do
     command -v $tool >/dev/null && continue
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || give_up "$tool is missing ($packages)"
+    [ "$(id -u)" = 0 ] || give_up "$tool is missing ($packages)"
     # shellcheck disable=SC2086 # a list of words
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null ||
         give_up "$packages cannot be installed"
@@ -37,8 +41,9 @@ mkdir -p "$work"
 kernel=$(find "$work" -name 'vmlinuz-*' | head -1)
 if [ -z "$kernel" ]; then
     package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: //p' | head -1)
-    [ -n "$package" ] && (cd "$work" && apt-get download -qq "$package" 2>/dev/null && dpkg-deb -x "$package"_*.deb kernel) ||
-        give_up "no kernel can be fetched (apt-get download linux-image-cloud-amd64)"
+    [ -n "$package" ] || give_up "no kernel is known (linux-image-cloud-amd64)"
+    (cd "$work" && apt-get download -qq "$package" 2>/dev/null && dpkg-deb -x "$package"_*.deb kernel) ||
+        give_up "no kernel can be fetched (apt-get download $package)"
     kernel=$(find "$work" -name 'vmlinuz-*' | head -1)
 fi
 
