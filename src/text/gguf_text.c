@@ -303,6 +303,7 @@ static mf_status add_templates(const mf_gguf_text_reader *t, mf_tokenizer *token
 {
     const mf_gguf_value *names = mf_gguf_find(t->gguf, "tokenizer.chat_templates");
     mf_gguf_text name;
+    MF_TRY(mf_chat_set_source(&tokenizer->chat, &tokenizer->allocator, t->gguf->path, t->error));
     MF_TRY(add_template(t, tokenizer, "default", "tokenizer.chat_template"));
     for (size_t at = 0;
          names != NULL && names->is_array && mf_gguf_next(t->gguf, names, &at, &name);) {

@@ -112,11 +112,14 @@ static void test_builtin_template(void)
             gguf_head_put_string(&h, "general.architecture", archs[i]);
         mf_tokenizer *t = take(&h);
         CHECK(mf_tokenizer_has_chat(t) == (i == 0));
+        const mf_status status =
+            mf_chat_format(t, messages, 1, MF_THINKING_OFF, text, sizeof text, &n, &error);
         if (i == 0) {
-            REQUIRE_OK(
-                mf_chat_format(t, messages, 1, MF_THINKING_OFF, text, sizeof text, &n, &error),
-                &error);
+            REQUIRE_OK(status, &error);
             CHECK(n == strlen(expected) && memcmp(text, expected, n) == 0);
+        } else {
+            CHECK_U64(status, MF_ERR_NOT_FOUND);
+            CHECK_STR(error.message, "FILE has no chat template");
         }
         mf_tokenizer_free(&t);
     }
