@@ -23,6 +23,9 @@ static mf_status set_text(mf_added_token *t, const mf_allocator *a, const char *
     mf_normal_scratch_init(&scratch, a);
     if (normalizer != NULL)
         MF_TRY_GOTO(mf_normalise(normalizer, &scratch, &normalized, &n, error));
+    if (n == 0)
+        MF_TRY_GOTO(mf_fail(error, MF_ERR_UNSUPPORTED,
+                            "added_tokens: \"%.64s\": the normalizer leaves nothing of it", text));
     t->text = mf_alloc(a, n);
     if (t->text == NULL)
         MF_TRY_GOTO(mf_fail_memory(error, n, "an added token"));

@@ -239,8 +239,9 @@ static void test_spm_small(void)
     check_refused(&h, MF_ERR_FORMAT, "tokenizer.ggml.scores has not one score");
     begin_spm(&h, bad);
     check_refused(&h, MF_ERR_FORMAT, "tokenizer.ggml.scores has a score that is no number");
-    gguf_head_begin(&h, "t5");
-    check_refused(&h, MF_ERR_UNSUPPORTED, "tokenizer.ggml.model is t5; supported are gpt2, llama");
+    gguf_head_begin(&h, "bert");
+    check_refused(&h, MF_ERR_UNSUPPORTED,
+                  "tokenizer.ggml.model is bert; supported are gpt2, llama, t5");
 }
 
 int main(int argc, char **argv)
