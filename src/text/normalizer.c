@@ -265,6 +265,7 @@ static bool is_trivial(const mf_normalizer *n, mf_normal_step step, const unsign
 {
     switch (step) {
     case MF_NORMAL_NFC:
+    case MF_NORMAL_NFC_NEW:
         return mf_nfc_is_trivial(text, n_bytes);
     case MF_NORMAL_MARK_BLANKS:
     case MF_NORMAL_JOIN_BLANKS:
@@ -284,7 +285,9 @@ static mf_status write_step(const mf_normalizer *n, mf_normal_step step, mf_norm
 {
     switch (step) {
     case MF_NORMAL_NFC:
-        return mf_nfc(&scratch->nfc, text, n_bytes, out, error);
+        return mf_nfc(&scratch->nfc, MF_NFC_OLD, text, n_bytes, out, error);
+    case MF_NORMAL_NFC_NEW:
+        return mf_nfc(&scratch->nfc, MF_NFC_NEW, text, n_bytes, out, error);
     case MF_NORMAL_MARK_BLANKS:
         return mf_blanks_mark(text, n_bytes, out, WHAT, error);
     case MF_NORMAL_PREPEND_MARK:

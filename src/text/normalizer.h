@@ -14,7 +14,8 @@
 #define MF_MAX_NORMAL_STEPS 8
 
 typedef enum mf_normal_step {
-    MF_NORMAL_NFC,
+    MF_NORMAL_NFC, /* as the tokenizers package has it */
+    MF_NORMAL_NFC_NEW,
     MF_NORMAL_MARK_BLANKS,  /* U+2581 for each blank */
     MF_NORMAL_PREPEND_MARK, /* U+2581 before a text that is not empty */
     MF_NORMAL_MAP,          /* each grapheme, or each of its characters, by the map */

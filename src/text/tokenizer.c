@@ -94,7 +94,7 @@ mf_status mf_text_open_tiktoken(const mf_tiktoken_files *files, const mf_allocat
         return mf_fail_memory(error, sizeof *t, "a tokenizer");
     mf_status status;
     if (files->is_hunyuan)
-        t->normalizer = (mf_normalizer){.steps = {MF_NORMAL_NFC}, .n_steps = 1};
+        t->normalizer = (mf_normalizer){.steps = {MF_NORMAL_NFC_NEW}, .n_steps = 1};
     t->cuts_runs = !files->is_hunyuan;
     MF_TRY_GOTO(mf_pretokenizer_make(
         &t->pretokenizer, a, files->is_hunyuan ? mf_hunyuan_pattern : mf_kimi_pattern, error));
