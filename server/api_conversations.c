@@ -86,7 +86,9 @@ static bool check_metadata(yyjson_val *v, mf_srv_refusal *r)
 {
     size_t i, n;
     yyjson_val *key, *value;
-    if (v && (!yyjson_is_obj(v) || yyjson_obj_size(v) > MAX_METADATA))
+    if (!v) /* the loop would step from it */
+        return true;
+    if (!yyjson_is_obj(v) || yyjson_obj_size(v) > MAX_METADATA)
         return mf_srv_refuse_field(r, "metadata", "expected an object of at most %d texts",
                                    MAX_METADATA);
     yyjson_obj_foreach(v, i, n, key, value)

@@ -37,6 +37,8 @@ bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_fiel
     size_t i, n;
     yyjson_val *key, *value;
     char name[MF_SRV_PARAM_BYTES];
+    if (!object) /* the loop would step from it */
+        return true;
     yyjson_obj_foreach(object, i, n, key, value)
     {
         const char *key_text = yyjson_get_str(key);

@@ -164,6 +164,8 @@ static bool add_defaults(const mf_srv_model *model, mf_srv_conversation *c, mf_s
 {
     yyjson_doc *doc =
         model->variables ? yyjson_read(model->variables, strlen(model->variables), 0) : NULL;
+    if (!doc) /* the loop would step from it */
+        return true;
     yyjson_val *key, *value;
     size_t i, n;
     bool is_good = true;
@@ -186,10 +188,12 @@ bool mf_srv_check_variables(const char *json, mf_error *error)
     yyjson_val *root = yyjson_doc_get_root(doc), *key, *value;
     const char *what = yyjson_is_obj(root) ? NULL : "expected NAME=JSON with a value that is JSON";
     size_t i, n;
-    yyjson_obj_foreach(root, i, n, key, value)
-    {
-        if (is_switch(key) && !yyjson_is_bool(value))
-            what = "enable_thinking and thinking are true or false";
+    if (!what) {
+        yyjson_obj_foreach(root, i, n, key, value)
+        {
+            if (is_switch(key) && !yyjson_is_bool(value))
+                what = "enable_thinking and thinking are true or false";
+        }
     }
     yyjson_doc_free(doc);
     if (what)

@@ -66,8 +66,20 @@ static mf_expr read_arguments(mf_rules *r, const mf_vocabulary *v, const source 
                : mf_schema_read(r, tool->parameters, tool->n_bytes, what, true);
 }
 
+/* For all tools of a call together: four times what a grammar may have, so that what fits into one
+ * is always tried. */
+#define MAX_TRIED ((size_t)4 * MF_MAX_EXPRS)
+
+/* Room for a trial of so many expressions; 0: none. */
+static size_t left_to_try(const mf_rules *r)
+{
+    const size_t left = r->n_tried < MAX_TRIED ? MAX_TRIED - r->n_tried : 0;
+    return left < MF_MAX_EXPRS ? left : MF_MAX_EXPRS;
+}
+
 /* The arguments of a tool whose schema is not strict and not supported: tried apart, since a
- * failure stays. What it takes counts, unless it is read once more. */
+ * failure stays. What comparing and patterns take counts, unless it is read once more; its size
+ * does, and where all of that is spent none is supported. */
 static bool is_supported(mf_rules *r, const mf_vocabulary *v, const source *s,
                          const mf_grammar_tool *tool)
 {
@@ -77,10 +89,12 @@ static bool is_supported(mf_rules *r, const mf_vocabulary *v, const source *s,
     if (is_good) {
         tried.n_compared = r->n_compared;
         tried.n_steps = r->n_steps;
+        tried.max_nodes = left_to_try(r);
         tried.root = mf_rules_add(&tried, NULL, 0);
         mf_rules_define(&tried, tried.root, read_arguments(&tried, v, s, tool, tool->name));
         is_good = mf_program_make(&tried, &program, NULL) == MF_OK;
     }
+    r->n_tried += tried.n_nodes + program.n_states;
     if (is_good) {
         mf_program_free(&program);
     } else {

@@ -3,7 +3,7 @@
 #include "grammar/decisions.h"
 
 #define MAX_NODES 400000u
-#define MAX_STEPS 64000000ul
+#define MAX_STEPS 16000000ul /* for all patterns of a grammar: some 0.15 s */
 #define MAX_DEPTH 2000u
 #define N_MEMO 16384u
 #define CONSTANT UINT32_MAX /* as a variable: decided behind all */

@@ -30,7 +30,7 @@ static unsigned line_of(const reader *g)
 /* What is wrong, and where. */
 static mf_expr fail(reader *g, const char *what)
 {
-    mf_rules_fail(g->rules, MF_ERR_FORMAT, "grammar: line %u: %s", line_of(g), what);
+    mf_rules_fail(g->rules, MF_ERR_FORMAT, "the grammar's line %u: %s", line_of(g), what);
     g->at = g->end;
     return MF_EXPR_NOTHING;
 }
@@ -211,7 +211,7 @@ static mf_expr read_token(reader *g)
                                ? MF_NO_TOKEN
                                : mf_vocabulary_added(g->vocabulary, begin, n, &n_token);
     if (token == MF_NO_TOKEN || n_token != n) {
-        mf_rules_fail(g->rules, MF_ERR_FORMAT, "grammar: line %u: no token is called %.*s",
+        mf_rules_fail(g->rules, MF_ERR_FORMAT, "the grammar's line %u: no token is called %.*s",
                       line_of(g), (int)(n < 80 ? n : 80), begin);
         g->at = g->end;
         return MF_EXPR_NOTHING;
@@ -389,8 +389,9 @@ static void read_rule(reader *g)
     if (rule == MF_NO_RULE)
         rule = mf_rules_add(g->rules, name, n);
     if (g->rules->status == MF_OK && g->rules->rules[rule].is_defined) {
-        mf_rules_fail(g->rules, MF_ERR_FORMAT, "grammar: line %u: the rule %.*s is there twice",
-                      line_of(g), (int)(n < 80 ? n : 80), name);
+        mf_rules_fail(g->rules, MF_ERR_FORMAT,
+                      "the grammar's line %u: the rule %.*s is there twice", line_of(g),
+                      (int)(n < 80 ? n : 80), name);
         return;
     }
     const mf_expr body = read_alternatives(g, false);

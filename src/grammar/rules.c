@@ -38,7 +38,7 @@ static mf_expr add_node(mf_rules *r, mf_expr_node node)
 {
     if (r->status != MF_OK)
         return MF_EXPR_NOTHING;
-    if (r->n_nodes >= MF_MAX_EXPRS) {
+    if (r->n_nodes >= r->max_nodes) {
         mf_rules_fail(r, MF_ERR_UNSUPPORTED, "the grammar is too large: more than %u expressions",
                       MF_MAX_EXPRS);
         return MF_EXPR_NOTHING;
@@ -51,7 +51,11 @@ static mf_expr add_node(mf_rules *r, mf_expr_node node)
 
 mf_status mf_rules_init(mf_rules *r, const mf_allocator *a, mf_error *error)
 {
-    *r = (mf_rules){.allocator = *a, .error = error, .root = MF_NO_RULE, .char_rule = MF_NO_RULE};
+    *r = (mf_rules){.allocator = *a,
+                    .error = error,
+                    .root = MF_NO_RULE,
+                    .char_rule = MF_NO_RULE,
+                    .max_nodes = MF_MAX_EXPRS};
     (void)add_node(r, (mf_expr_node){.kind = MF_EXPR_IS_EMPTY});
     (void)add_node(r, (mf_expr_node){.kind = MF_EXPR_IS_NOTHING});
     return r->status;

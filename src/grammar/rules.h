@@ -70,6 +70,8 @@ typedef struct mf_rules {
     /* What reading schemas has taken so far, bounded for all that a grammar has together: values
      * and names compared, steps of patterns' automata. */
     unsigned long n_compared, n_steps;
+    size_t max_nodes; /* MF_MAX_EXPRS, less for what is only tried */
+    size_t n_tried;   /* expressions and states of what was only tried */
 } mf_rules;
 
 mf_status mf_rules_init(mf_rules *r, const mf_allocator *a, mf_error *error);

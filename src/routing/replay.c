@@ -29,7 +29,7 @@ typedef struct replay {
     mf_foresight *foresight; /* NULL: nothing is foreseen */
     int32_t *ids;            /* [rows of a pass * k] */
     size_t n_ids;
-    mf_expert_part *parts; /* [n_layers][reads_per_expert] */
+    mf_expert_part *parts; /* [n_layers][n_reads()] */
     void *slots;           /* addresses, no memory */
     size_t slots_bytes;
     uint32_t *wanted;   /* [n_experts] */
@@ -71,13 +71,19 @@ static mf_status find_slots(replay *r, mf_error *error)
     return MF_OK;
 }
 
+/* How an expert is read here: a slot has no more parts, so that of more reads some go together. */
+static uint32_t n_reads(const mf_routing_head *h)
+{
+    return h->reads_per_expert < MF_MAX_EXPERT_PARTS ? h->reads_per_expert : MF_MAX_EXPERT_PARTS;
+}
+
 /* Parts that are read one by one, in whole pages of the drive, as evenly as these go. */
 static void lay_out(const mf_routing_head *h, mf_expert_part *parts, uint64_t *file_bytes)
 {
     const uint64_t n_pages = (h->expert_bytes + MF_IO_ALIGN / 2) / MF_IO_ALIGN;
     uint64_t at = 0;
-    for (uint32_t i = 0; i < h->n_layers * h->reads_per_expert; i++) {
-        const uint64_t j = i % h->reads_per_expert, n = h->reads_per_expert;
+    for (uint32_t i = 0; i < h->n_layers * n_reads(h); i++) {
+        const uint64_t j = i % n_reads(h), n = n_reads(h);
         const uint64_t pages = n_pages * (j + 1) / n - n_pages * j / n;
         const uint64_t stride = (pages + 1) * MF_IO_ALIGN;
         parts[i] = (mf_expert_part){
@@ -101,7 +107,7 @@ static mf_status open_store(replay *r, const mf_cache_policy *policy, mf_error *
                                        .io = r->io,
                                        .map = {.n_layers = h->n_layers,
                                                .n_experts = h->n_experts,
-                                               .n_parts = h->reads_per_expert,
+                                               .n_parts = n_reads(h),
                                                .parts = r->parts},
                                        .policy = policy};
     const uint64_t slot_bytes = mf_expert_slot_bytes(&options.map);
@@ -157,7 +163,7 @@ static mf_status open_all(replay *r, mf_error *error)
     r->drive.latency_us = r->options.latency_us;
     r->wanted = mf_alloc_array(a, h->n_experts, sizeof *r->wanted);
     r->is_wanted = mf_alloc_array(a, h->n_experts, 1);
-    r->parts = mf_alloc_array(a, (size_t)h->n_layers * h->reads_per_expert, sizeof *r->parts);
+    r->parts = mf_alloc_array(a, (size_t)h->n_layers * n_reads(h), sizeof *r->parts);
     if (r->wanted == NULL || r->is_wanted == NULL || r->parts == NULL)
         return mf_fail_memory(error, h->n_experts * sizeof *r->wanted, "replaying a trace");
     MF_TRY(open_store(r, policy, error));
@@ -176,7 +182,7 @@ static void close_all(replay *r)
     mf_free(a, r->wanted, h->n_experts * sizeof *r->wanted);
     mf_free(a, r->is_wanted, h->n_experts);
     mf_free(a, r->ids, r->n_ids * sizeof *r->ids);
-    mf_free(a, r->parts, (size_t)h->n_layers * h->reads_per_expert * sizeof *r->parts);
+    mf_free(a, r->parts, (size_t)h->n_layers * n_reads(h) * sizeof *r->parts);
 }
 
 /* ----------------------------------------------------------------------------------- running -- */

@@ -18,11 +18,16 @@ static mf_status set_text(mf_added_token *t, const mf_allocator *a, const char *
                           const mf_normalizer *normalizer, mf_error *error)
 {
     const unsigned char *normalized = (const unsigned char *)text;
+    const int n_shown = (int)(n < 64 ? n : 64);
     mf_normal_scratch scratch;
     mf_status status = MF_OK;
     mf_normal_scratch_init(&scratch, a);
     if (normalizer != NULL)
         MF_TRY_GOTO(mf_normalise(normalizer, &scratch, &normalized, &n, error));
+    if (n == 0)
+        MF_TRY_GOTO(mf_fail(error, MF_ERR_UNSUPPORTED,
+                            "added_tokens: \"%.*s\": the normalizer leaves nothing of it", n_shown,
+                            text));
     t->text = mf_alloc(a, n);
     if (t->text == NULL)
         MF_TRY_GOTO(mf_fail_memory(error, n, "an added token"));

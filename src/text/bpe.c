@@ -165,17 +165,22 @@ static void merge_with_heap(const mf_bpe *bpe, mf_symbol *symbols, size_t n, mf_
     }
 }
 
+mf_status mf_bpe_check_word(size_t n_bytes, mf_error *error)
+{
+    if (n_bytes <= MF_MAX_WORD_BYTES)
+        return MF_OK;
+    return mf_fail(error, MF_ERR_UNSUPPORTED,
+                   "%zu bytes of the text are one word to the tokenizer, more than the %zu that "
+                   "one may have",
+                   n_bytes, MF_MAX_WORD_BYTES);
+}
+
 /* Each merge takes one entry out and puts at most two in, so 2n entries are enough. */
 static mf_status encode_long(const mf_bpe *bpe, mf_bpe_scratch *scratch, const unsigned char *word,
                              size_t n_bytes, mf_bpe_ids *out, mf_error *error)
 {
     const size_t n_most = most_symbols(bpe, n_bytes);
-    if (n_bytes > MF_MAX_WORD_BYTES)
-        return mf_fail(
-            error, MF_ERR_UNSUPPORTED,
-            "%zu bytes of the text are one word to the tokenizer, more than the %zu that "
-            "one may have",
-            n_bytes, MF_MAX_WORD_BYTES);
+    MF_TRY(mf_bpe_check_word(n_bytes, error));
     const size_t symbol_bytes = n_most * sizeof(mf_symbol);
     const size_t heap_bytes = n_most * 2 * sizeof(mf_heap_entry);
     MF_TRY(mf_buffer_reserve(&scratch->symbols, symbol_bytes, "a word's symbols", error));

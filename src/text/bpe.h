@@ -93,6 +93,9 @@ uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_
 mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t n_bytes,
                              mf_error *error);
 
+/* MF_ERR_UNSUPPORTED where a word is longer than MF_MAX_WORD_BYTES. */
+mf_status mf_bpe_check_word(size_t n_bytes, mf_error *error);
+
 typedef struct mf_bpe_ids {
     const uint32_t *ids; /* in the scratch: valid until it is used again */
     size_t n_ids;

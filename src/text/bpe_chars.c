@@ -83,7 +83,7 @@ bool mf_bpe_keep_key(const mf_bpe *bpe, const char *key, size_t n_bytes, unsigne
     return true;
 }
 
-static bool has_all_bytes(const mf_bpe *bpe, const unsigned char *text, size_t n_bytes)
+bool mf_bpe_has_bytes(const mf_bpe *bpe, const unsigned char *text, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i++)
         if (bpe->byte_ids[text[i]] == MF_BPE_NONE)
@@ -114,7 +114,7 @@ size_t mf_bpe_char_symbols(const mf_bpe *bpe, const unsigned char *word, size_t 
         const unsigned char *const c = is_mark ? (const unsigned char *)MF_BLANK_MARK : word + at;
         const size_t n_c = is_mark ? MF_BLANK_MARK_BYTES : n_char;
         if (bpe->falls_to_bytes && (is_mark || !bpe->marks_blanks || word[at] != ' ') &&
-            has_all_bytes(bpe, c, n_c)) {
+            mf_bpe_has_bytes(bpe, c, n_c)) {
             for (size_t i = 0; i < n_c; i++)
                 ids[n++] = bpe->byte_ids[c[i]];
         } else if (bpe->unknown != MF_BPE_NONE) {
@@ -175,7 +175,7 @@ mf_status mf_bpe_index_characters(mf_bpe *bpe, mf_error *error)
     size_t n_bytes = 0, n_bits = LEAST_BITS;
     bpe->marks_go_as_bytes = bpe->marks_blanks && bpe->falls_to_bytes &&
                              mf_bpe_find(bpe, blank, 1, false) == MF_BPE_NONE &&
-                             has_all_bytes(bpe, mark, MF_BLANK_MARK_BYTES);
+                             mf_bpe_has_bytes(bpe, mark, MF_BLANK_MARK_BYTES);
     for (size_t id = 0; id < bpe->n_ids; id++)
         n_bytes += is_merged(bpe, id) ? bpe->pieces[id].n_bytes : 0;
     while (n_bits < MOST_BITS && n_bits / BITS_A_BYTE < n_bytes)

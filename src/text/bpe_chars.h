@@ -26,6 +26,9 @@ bool mf_bpe_is_byte_key(const char *key, size_t n_bytes, unsigned char *byte);
 bool mf_bpe_keep_key(const mf_bpe *bpe, const char *key, size_t n_bytes, unsigned char *out,
                      size_t *n_out);
 
+/* Whether each of these bytes has a token. */
+bool mf_bpe_has_bytes(const mf_bpe *bpe, const unsigned char *text, size_t n_bytes);
+
 /* The ids of a word's characters: of each its own, or those of its bytes, or the unknown one. At
  * most an id a byte, or three where marks_go_as_bytes. */
 size_t mf_bpe_char_symbols(const mf_bpe *bpe, const unsigned char *word, size_t n_bytes,

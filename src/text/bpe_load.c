@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Builds the BPE tables from tokenizer.json's "model" object, which is checked whole: afterwards
  * every id in the tables is below n_ids. */
-#include "text/bpe.h"
+#include "text/bpe_load.h"
 
 #include "base/checked.h"
 #include "text/bpe_chars.h"
@@ -119,34 +119,37 @@ static void insert_slot(mf_bpe *bpe, uint32_t id)
     bpe->slots[i] = id;
 }
 
+mf_status mf_bpe_measure_key(const mf_json *json, yyjson_val *key, mf_bpe_sizes *sizes,
+                             mf_error *error)
+{
+    if (yyjson_get_len(key) > MAX_KEY_BYTES)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: a token of %zu bytes", json->path,
+                       yyjson_get_len(key));
+    sizes->n_bytes += yyjson_get_len(key);
+    return MF_OK;
+}
+
 /* First pass over the vocabulary: highest id and total length. */
-static mf_status measure_vocab(const mf_json *json, yyjson_val *vocab, size_t *n_ids,
-                               size_t *n_bytes, mf_error *error)
+static mf_status measure_vocab(const mf_json *json, yyjson_val *vocab, mf_bpe_sizes *sizes,
+                               mf_error *error)
 {
     size_t i, n;
     yyjson_val *key, *value;
     uint64_t highest = 0;
-    size_t total = 0;
     yyjson_obj_foreach(vocab, i, n, key, value)
     {
         if (!yyjson_is_uint(value) || yyjson_get_uint(value) >= MAX_ENTRIES + MAX_GAP_IDS)
             return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: \"%.64s\" has no usable id",
                            json->path, yyjson_get_str(key));
-        if (yyjson_get_len(key) > MAX_KEY_BYTES)
-            return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: a token of %zu bytes",
-                           json->path, yyjson_get_len(key));
+        MF_TRY(mf_bpe_measure_key(json, key, sizes, error));
         if (yyjson_get_uint(value) > highest)
             highest = yyjson_get_uint(value);
-        total += yyjson_get_len(key);
     }
-    if (n == 0 || n > MAX_ENTRIES)
-        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: %zu tokens, expected 1 to %zu",
-                       json->path, n, MAX_ENTRIES);
-    if (highest >= 2 * n + MAX_GAP_IDS || total > UINT32_MAX / 2)
+    if (n != 0 && highest >= 2 * n + MAX_GAP_IDS)
         return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: id %llu in a vocabulary of %zu",
                        json->path, (unsigned long long)highest, n);
-    *n_ids = (size_t)highest + 1;
-    *n_bytes = total;
+    sizes->n_entries = n;
+    sizes->n_ids = (size_t)highest + 1;
     return MF_OK;
 }
 
@@ -172,16 +175,22 @@ static size_t table_size(size_t n)
     return size;
 }
 
-static mf_status reserve_vocab(mf_bpe *bpe, const mf_json *json, yyjson_val *vocab, mf_error *error)
+mf_status mf_bpe_reserve_json(mf_bpe *bpe, const mf_json *json, mf_bpe_sizes *sizes,
+                              mf_error *error)
 {
-    size_t n_ids = 0, n_bytes = 0;
-    MF_TRY(measure_vocab(json, vocab, &n_ids, &n_bytes, error));
+    size_t n_ids = sizes->n_ids, n_bytes = sizes->n_bytes;
+    if (sizes->n_entries == 0 || sizes->n_entries > MAX_ENTRIES)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: %zu tokens, expected 1 to %zu",
+                       json->path, sizes->n_entries, MAX_ENTRIES);
+    if (n_bytes > UINT32_MAX / 2)
+        return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: %zu bytes, expected at most %u",
+                       json->path, n_bytes, UINT32_MAX / 2);
     bpe->n_ids = n_ids;
     /* Added tokens are numbered from the number of entries, or from the ids they share. */
-    if (n_ids < yyjson_obj_size(vocab))
-        n_ids = yyjson_obj_size(vocab);
+    if (n_ids < sizes->n_entries)
+        n_ids = sizes->n_entries;
     measure_added(bpe, json, &n_ids, &n_bytes);
-    return mf_bpe_reserve(bpe, yyjson_obj_size(vocab), n_ids, n_bytes, error);
+    return mf_bpe_reserve(bpe, sizes->n_entries, n_ids, n_bytes, error);
 }
 
 mf_status mf_bpe_reserve(mf_bpe *bpe, size_t n_entries, size_t n_ids, size_t n_bytes,
@@ -235,7 +244,7 @@ static bool take_byte(mf_bpe *bpe, uint32_t id, const char *name, size_t n_name)
     return true;
 }
 
-static mf_status take_key(mf_bpe *bpe, const mf_json *json, const int16_t *alphabet,
+mf_status mf_bpe_take_key(mf_bpe *bpe, const mf_json *json, const int16_t *alphabet,
                           yyjson_val *key, uint32_t id, mf_error *error)
 {
     const char *name = yyjson_get_str(key);
@@ -264,12 +273,14 @@ static mf_status load_vocab(mf_bpe *bpe, const mf_json *json, const int16_t *alp
     yyjson_val *vocab = yyjson_obj_get(yyjson_obj_get(json->root, "model"), "vocab");
     if (!yyjson_is_obj(vocab))
         return mf_fail(error, MF_ERR_FORMAT, "%s: model.vocab: expected an object", json->path);
-    MF_TRY(reserve_vocab(bpe, json, vocab, error));
+    mf_bpe_sizes sizes = {0};
+    MF_TRY(measure_vocab(json, vocab, &sizes, error));
+    MF_TRY(mf_bpe_reserve_json(bpe, json, &sizes, error));
     size_t i, n;
     yyjson_val *key, *value;
     yyjson_obj_foreach(vocab, i, n, key, value)
     {
-        MF_TRY(take_key(bpe, json, alphabet, key, (uint32_t)yyjson_get_uint(value), error));
+        MF_TRY(mf_bpe_take_key(bpe, json, alphabet, key, (uint32_t)yyjson_get_uint(value), error));
     }
     return MF_OK;
 }
@@ -407,6 +418,14 @@ static bool has_bytes(const mf_bpe *bpe)
     return true;
 }
 
+mf_status mf_bpe_fail_fallback(const mf_json *json, mf_error *error)
+{
+    return mf_fail(error, MF_ERR_UNSUPPORTED,
+                   "%s: model.byte_fallback with a decoder that lacks ByteFallback, expected both "
+                   "or none",
+                   json->path);
+}
+
 /* What becomes of a character that is no token. */
 static mf_status read_unknown(mf_bpe *bpe, const mf_json *json, mf_error *error)
 {
@@ -417,10 +436,7 @@ static mf_status read_unknown(mf_bpe *bpe, const mf_json *json, mf_error *error)
     bpe->fuses_unknown = yyjson_get_bool(yyjson_obj_get(model, "fuse_unk"));
     bpe->falls_to_bytes = yyjson_get_bool(yyjson_obj_get(model, "byte_fallback"));
     if (bpe->falls_to_bytes && !bpe->has_byte_keys)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: model.byte_fallback with a decoder that lacks ByteFallback, expected "
-                       "both or none",
-                       json->path);
+        return mf_bpe_fail_fallback(json, error);
     bpe->cuts_before_unknown = is_absent_or_empty(name) || (bpe->falls_to_bytes && has_bytes(bpe));
     if (is_absent_or_empty(name))
         return MF_OK;
@@ -469,8 +485,9 @@ mf_status mf_bpe_load(mf_bpe *bpe, const mf_allocator *a, const mf_json *json, m
         return mf_fail(error, MF_ERR_FORMAT, "%s: model: expected an object", json->path);
     yyjson_val *type = yyjson_obj_get(model, "type"); /* absent in the oldest files */
     if (type != NULL && !yyjson_equals_str(type, "BPE"))
-        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: model.type: \"%.64s\", expected \"BPE\"",
-                       json->path, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: model.type: \"%.64s\", expected BPE or Unigram", json->path,
+                       yyjson_is_str(type) ? yyjson_get_str(type) : "?");
     bpe->ignores_merges = yyjson_get_bool(yyjson_obj_get(model, "ignore_merges"));
     bpe->unknown = MF_BPE_NONE;
     for (size_t b = 0; b < 256; b++)

@@ -27,7 +27,7 @@ static bool are_short(const unsigned char *texts, size_t n_bytes)
     return true;
 }
 
-mf_status mf_charsmap_load(mf_charsmap *map, const mf_allocator *a, const char *path,
+mf_status mf_charsmap_load(mf_charsmap *map, const mf_allocator *a, const char *where,
                            const void *data, size_t n_bytes, mf_error *error)
 {
     const size_t n_trie = n_bytes >= HEAD_BYTES ? read_u32(data) : 0;
@@ -36,15 +36,15 @@ mf_status mf_charsmap_load(mf_charsmap *map, const mf_allocator *a, const char *
     if (n_trie == 0 || n_trie % 4 != 0 || n_trie >= n_bytes - HEAD_BYTES ||
         ((const unsigned char *)data)[n_bytes - 1] != 0)
         return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: normalizer_spec.precompiled_charsmap: expected a trie's length, the "
+                       "%s: expected a trie's length, the "
                        "trie, and replacements that end with a zero byte",
-                       path);
+                       where);
     const unsigned char *texts = (const unsigned char *)data + HEAD_BYTES + n_trie;
     if (!are_short(texts, n_bytes - HEAD_BYTES - n_trie))
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: normalizer_spec.precompiled_charsmap: expected replacements of at most "
+                       "%s: expected replacements of at most "
                        "%zu bytes",
-                       path, MAX_UNIT_BYTES);
+                       where, MAX_UNIT_BYTES);
     map->allocator = *a;
     map->data = mf_alloc(a, n_bytes);
     if (map->data == NULL)
@@ -77,16 +77,17 @@ static bool unit_at(const mf_charsmap *map, size_t i, uint32_t *out)
     return true;
 }
 
-const unsigned char *mf_charsmap_find(const mf_charsmap *map, const unsigned char *text,
-                                      size_t n_bytes, size_t *n_used, size_t *n_out)
+/* Where the replacement is of the longest beginning, or the shortest; SIZE_MAX: nowhere. */
+static size_t walk(const mf_charsmap *map, const unsigned char *text, size_t n_bytes,
+                   bool is_shortest, size_t *n_used)
 {
     uint32_t unit, leaf;
     size_t value = SIZE_MAX;
-    *n_used = *n_out = 0;
     if (!unit_at(map, 0, &unit))
-        return NULL;
+        return value;
     size_t node = offset_of(unit);
-    for (size_t i = 0; i < n_bytes && i < MAX_UNIT_BYTES; i++) {
+    for (size_t i = 0; i < n_bytes && i < MAX_UNIT_BYTES && !(is_shortest && value != SIZE_MAX);
+         i++) {
         node ^= text[i];
         if (!unit_at(map, node, &unit) || (unit & (1u << 31 | 0xFF)) != text[i])
             break;
@@ -96,9 +97,19 @@ const unsigned char *mf_charsmap_find(const mf_charsmap *map, const unsigned cha
             *n_used = i + 1;
         }
     }
+    return value;
+}
+
+static const unsigned char *find(const mf_charsmap *map, const unsigned char *text, size_t n_bytes,
+                                 bool is_shortest, size_t *n_used, size_t *n_out)
+{
+    *n_used = *n_out = 0;
+    const size_t value = walk(map, text, n_bytes, is_shortest, n_used);
+    if (value == SIZE_MAX)
+        return NULL;
     const unsigned char *texts = map->data + HEAD_BYTES + 4 * map->n_units;
     const size_t n_texts = map->n_bytes - HEAD_BYTES - 4 * map->n_units;
-    if (*n_used == 0 || value >= n_texts) {
+    if (value >= n_texts) {
         *n_used = 0;
         return NULL;
     }
@@ -107,4 +118,16 @@ const unsigned char *mf_charsmap_find(const mf_charsmap *map, const unsigned cha
         return texts + value;
     *n_used = 0;
     return NULL;
+}
+
+const unsigned char *mf_charsmap_find(const mf_charsmap *map, const unsigned char *text,
+                                      size_t n_bytes, size_t *n_used, size_t *n_out)
+{
+    return find(map, text, n_bytes, false, n_used, n_out);
+}
+
+const unsigned char *mf_charsmap_find_shortest(const mf_charsmap *map, const unsigned char *text,
+                                               size_t n_bytes, size_t *n_used, size_t *n_out)
+{
+    return find(map, text, n_bytes, true, n_used, n_out);
 }

@@ -22,8 +22,9 @@ static mf_status choose(const mf_chat_set *set, const char *name, bool has_tools
                         const mf_jinja **out, mf_error *error)
 {
     const mf_chat_template *found = NULL;
+    const char *source = set->source == NULL ? "the checkpoint" : set->source;
     if (set->n_templates == 0)
-        return mf_fail(error, MF_ERR_NOT_FOUND, "the checkpoint has no chat template");
+        return mf_fail(error, MF_ERR_NOT_FOUND, "%s has no chat template", source);
     if (name != NULL)
         found = find(set, name);
     else if (has_tools)
@@ -31,7 +32,7 @@ static mf_status choose(const mf_chat_set *set, const char *name, bool has_tools
     if (found == NULL && name == NULL)
         found = find(set, "default");
     if (found == NULL)
-        return mf_fail(error, MF_ERR_NOT_FOUND, "the checkpoint has no chat template '%s'",
+        return mf_fail(error, MF_ERR_NOT_FOUND, "%s has no chat template '%s'", source,
                        name == NULL ? "default" : name);
     if (found->jinja == NULL)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s", found->error.message);

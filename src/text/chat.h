@@ -26,6 +26,7 @@ typedef struct mf_chat_template {
 
 typedef struct mf_chat_set {
     mf_allocator allocator;
+    char *source; /* the folder or file that was looked in, for messages; NULL: none */
     mf_chat_template *templates[MF_MAX_TEMPLATES];
     size_t n_templates;
     mf_json variables; /* names of tokens, as templates see them: bos_token */
@@ -38,6 +39,9 @@ const char *mf_chat_builtin(const char *family);
 /* Reads chat_template.jinja and additional_chat_templates/, or chat_template of
  * tokenizer_config.json, and the tokens' names. Without any there is mf_chat_builtin's, or none. */
 mf_status mf_chat_load(mf_chat_set *set, const mf_allocator *a, const char *path, mf_error *error);
+/* Says where the set's templates are from. */
+mf_status mf_chat_set_source(mf_chat_set *set, const mf_allocator *a, const char *path,
+                             mf_error *error);
 /* Takes a zeroed one, and a half-loaded one. */
 void mf_chat_free(mf_chat_set *set);
 /* One template more. A mistake in it is kept in it and no error here. */

@@ -20,8 +20,28 @@ void mf_chat_free(mf_chat_set *set)
         mf_free(a, template->name, strlen(template->name) + 1);
         mf_free(a, template, sizeof *template);
     }
+    if (set->source != NULL)
+        mf_free(a, set->source, strlen(set->source) + 1);
     mf_json_free(&set->variables);
     *set = (mf_chat_set){0};
+}
+
+static mf_status copy_text(const mf_allocator *a, const char *text, char **out, mf_error *error)
+{
+    const size_t n = strlen(text) + 1;
+    char *copy = mf_alloc(a, n);
+    if (copy == NULL)
+        return mf_fail_memory(error, n, "a chat template");
+    memcpy(copy, text, n);
+    *out = copy;
+    return MF_OK;
+}
+
+mf_status mf_chat_set_source(mf_chat_set *set, const mf_allocator *a, const char *path,
+                             mf_error *error)
+{
+    set->allocator = *a;
+    return copy_text(a, path, &set->source, error);
 }
 
 static mf_chat_template *find(const mf_chat_set *set, const char *name)
@@ -35,16 +55,14 @@ static mf_chat_template *find(const mf_chat_set *set, const char *name)
 /* An empty one, as the last of the set. */
 static mf_status add_empty(mf_chat_set *set, const char *name, mf_error *error)
 {
-    size_t n_name = strlen(name) + 1;
     mf_chat_template *template = mf_alloc_zeroed(&set->allocator, sizeof *template);
     if (template == NULL)
         return mf_fail_memory(error, sizeof *template, "a chat template");
-    template->name = mf_alloc(&set->allocator, n_name);
-    if (template->name == NULL) {
+    const mf_status status = copy_text(&set->allocator, name, &template->name, error);
+    if (status != MF_OK) {
         mf_free(&set->allocator, template, sizeof *template);
-        return mf_fail_memory(error, n_name, "a chat template");
+        return status;
     }
-    memcpy(template->name, name, n_name);
     set->templates[set->n_templates++] = template;
     return MF_OK;
 }
@@ -220,7 +238,7 @@ mf_status mf_chat_load(mf_chat_set *set, const mf_allocator *a, const char *path
 {
     static const char *const configs[] = {"tokenizer_config.json", "special_tokens_map.json"};
     char file[MAX_PATH_BYTES];
-    set->allocator = *a;
+    MF_TRY(mf_chat_set_source(set, a, path, error));
     MF_TRY(mf_path_join(file, sizeof file, path, "chat_template.jinja", error));
     if (mf_file_exists(file))
         MF_TRY(add_file(set, a, "default", file, error));

@@ -11,7 +11,7 @@
 typedef enum mf_start_strip {
     MF_STRIP_NONE,
     MF_STRIP_BLANK,      /* one blank at the start of the text */
-    MF_STRIP_BLANKS,     /* all blanks there */
+    MF_STRIP_BLANKS,     /* one of each token, until there is text */
     MF_STRIP_FIRST_TOKEN /* all blanks that marks stand for in the first token */
 } mf_start_strip;
 

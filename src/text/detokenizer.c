@@ -63,18 +63,24 @@ static size_t write_whole(const mf_joined *text, char *out, size_t *n_used)
     return n_out;
 }
 
+/* SentencePiece's package leaves out marks, of which a byte is none. */
+static bool is_blank_byte(const mf_tokenizer *t, int32_t token)
+{
+    return t->spm.scores != NULL && token >= 0 && (uint32_t)token == t->bpe.byte_ids[' '];
+}
+
 /* Where a text begins its first blanks may be none of it. The decoder's last byte says that it has
  * begun: no more than three are ever held back. */
 static void begin_text(const mf_tokenizer *t, int32_t token, mf_joined *text)
 {
+    if (is_blank_byte(t, token))
+        return;
     switch (t->decoding.strip) {
     case MF_STRIP_NONE:
         break;
     case MF_STRIP_BLANK:
-        text->n_blanks_dropped = 1;
-        break;
     case MF_STRIP_BLANKS:
-        text->n_blanks_dropped = text->n_bytes;
+        text->n_blanks_dropped = 1;
         break;
     case MF_STRIP_FIRST_TOKEN:
         text->drops_blanks = text->piece != NULL && !t->bpe.pieces[token].is_raw;

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* SentencePiece vocabularies (tokenizer.ggml.model llama): tokens, scores, bytes. */
+/*
+ * SentencePiece vocabularies: tokens, scores, bytes. tokenizer.ggml.model llama is byte pairs, t5
+ * the Unigram kind, whose normalisation is in the file, too.
+ */
 #include "text/gguf_text_internal.h"
 
 #include "text/bpe_chars.h"
 #include "text/spm_build.h"
 
 #include <math.h>
+#include <stdio.h>
+
+#define MAX_WHERE_BYTES 512
 
 typedef struct spm_loader {
     const mf_gguf_text_reader *t;
     mf_tokenizer *tokenizer;
     const mf_gguf_value *scores;
+    bool is_unigram;
 } spm_loader;
 
 static mf_status reserve(spm_loader *l, mf_error *error)
@@ -41,7 +48,30 @@ static mf_status take_token(spm_loader *l, uint32_t id, mf_gguf_text token, mf_e
     if (has_score && (!mf_gguf_number(l->t->gguf, l->scores, id, &score) || isnan(score)))
         return mf_gguf_text_fail(l->t, MF_ERR_FORMAT, "scores", "has a score that is no number");
     const mf_spm_piece piece = {{token.text, token.n_bytes}, (float)score, type};
-    return mf_spm_build_piece(l->tokenizer, id, &piece, false, error);
+    return mf_spm_build_piece(l->tokenizer, id, &piece, MF_SPM_IN_TEXT, error);
+}
+
+static mf_status load_charsmap(const spm_loader *l, mf_error *error)
+{
+    static const char key[] = "precompiled_charsmap";
+    const mf_gguf_value *map;
+    char where[MAX_WHERE_BYTES];
+    MF_TRY(mf_gguf_text_array(l->t, key, false, &map));
+    if (map == NULL)
+        return MF_OK;
+    if (map->type != MF_GGUF_U8 && map->type != MF_GGUF_I8)
+        return mf_gguf_text_fail(l->t, MF_ERR_FORMAT, key, "is no array of bytes");
+    snprintf(where, sizeof where, "%.400s: key tokenizer.ggml.%s", l->t->gguf->path, key);
+    return mf_charsmap_load(&l->tokenizer->spm.charsmap, &l->tokenizer->allocator, where,
+                            l->t->gguf->bytes + map->at, map->n_bytes, error);
+}
+
+/* When all tokens are there. Sums are those of llama.cpp, which does not round them. */
+static mf_status finish_unigram(const spm_loader *l, mf_error *error)
+{
+    l->tokenizer->unigram.falls_to_bytes = true;
+    MF_TRY(load_charsmap(l, error));
+    return mf_spm_build_unigram(l->tokenizer, l->t->gguf->path, error);
 }
 
 static mf_status load(spm_loader *l, mf_error *error)
@@ -53,23 +83,29 @@ static mf_status load(spm_loader *l, mf_error *error)
     MF_TRY(reserve(l, error));
     k->spm.prepend =
         mf_gguf_text_flag(t, "add_space_prefix", true) ? MF_PREPEND_ALWAYS : MF_PREPEND_NEVER;
+    k->spm.removes_extra_blanks =
+        l->is_unigram && mf_gguf_text_flag(t, "remove_extra_whitespaces", false);
     k->decoding = (mf_decoding){.unmarks_blanks = true,
                                 .joins_bytes = true,
-                                .strip = k->spm.prepend == MF_PREPEND_ALWAYS ? MF_STRIP_BLANK
-                                                                             : MF_STRIP_NONE};
+                                .strip = k->spm.removes_extra_blanks           ? MF_STRIP_BLANKS
+                                         : k->spm.prepend == MF_PREPEND_ALWAYS ? MF_STRIP_BLANK
+                                                                               : MF_STRIP_NONE};
     for (uint32_t id = 0; mf_gguf_next(t->gguf, t->tokens, &at, &token); id++)
         MF_TRY(take_token(l, id, token, error));
     k->bpe.cuts_before_unknown = true; /* each is a token by itself */
     MF_TRY(mf_bpe_index_characters(&k->bpe, error));
     MF_TRY(mf_added_tokens_finish(&k->added, NULL, error));
-    return mf_gguf_text_flag(t, "add_bos_token", true)
+    if (l->is_unigram)
+        MF_TRY(finish_unigram(l, error));
+    return mf_gguf_text_flag(t, "add_bos_token", !l->is_unigram)
                ? mf_gguf_text_id(t, "bos_token_id", &k->start_token)
                : MF_OK;
 }
 
-mf_status mf_gguf_open_spm(mf_gguf_text_reader *t, const mf_allocator *a, mf_tokenizer **out)
+mf_status mf_gguf_open_spm(mf_gguf_text_reader *t, const mf_allocator *a, bool is_unigram,
+                           mf_tokenizer **out)
 {
-    spm_loader l = {.t = t, .tokenizer = mf_text_create(a)};
+    spm_loader l = {.t = t, .tokenizer = mf_text_create(a), .is_unigram = is_unigram};
     if (l.tokenizer == NULL)
         return mf_fail_memory(t->error, sizeof *l.tokenizer, "a tokenizer");
     mf_status status = mf_gguf_text_array(t, "scores", false, &l.scores);

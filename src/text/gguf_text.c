@@ -303,6 +303,7 @@ static mf_status add_templates(const mf_gguf_text_reader *t, mf_tokenizer *token
 {
     const mf_gguf_value *names = mf_gguf_find(t->gguf, "tokenizer.chat_templates");
     mf_gguf_text name;
+    MF_TRY(mf_chat_set_source(&tokenizer->chat, &tokenizer->allocator, t->gguf->path, t->error));
     MF_TRY(add_template(t, tokenizer, "default", "tokenizer.chat_template"));
     for (size_t at = 0;
          names != NULL && names->is_array && mf_gguf_next(t->gguf, names, &at, &name);) {
@@ -326,16 +327,17 @@ static mf_status open_model(mf_gguf_text_reader *t, const mf_allocator *a, mf_to
     MF_TRY(mf_gguf_text_array(t, "token_type", false, &t->types));
     if (mf_gguf_find(t->gguf, key) == NULL || mf_gguf_is(t->gguf, key, "none"))
         return mf_gguf_text_fail(t, MF_ERR_NOT_FOUND, "model",
-                                 "is none; supported are gpt2, llama");
+                                 "is none; supported are gpt2, llama, t5");
     (void)mf_gguf_string(t->gguf, mf_gguf_find(t->gguf, key), &model);
-    const bool is_spm = mf_gguf_is(t->gguf, key, "llama");
+    const bool is_unigram = mf_gguf_is(t->gguf, key, "t5");
+    const bool is_spm = is_unigram || mf_gguf_is(t->gguf, key, "llama");
     if (!is_spm && !mf_gguf_is(t->gguf, key, "gpt2"))
         return mf_fail(t->error, MF_ERR_UNSUPPORTED,
-                       "%s: key %s is %.*s; supported are gpt2, llama", t->gguf->path, key,
+                       "%s: key %s is %.*s; supported are gpt2, llama, t5", t->gguf->path, key,
                        (int)(model.n_bytes > 64 ? 64 : model.n_bytes), model.text);
     if (t->tokens == NULL)
         return mf_gguf_text_fail(t, MF_ERR_FORMAT, "tokens", "is missing");
-    return is_spm ? mf_gguf_open_spm(t, a, out) : open_byte_level(t, a, out);
+    return is_spm ? mf_gguf_open_spm(t, a, is_unigram, out) : open_byte_level(t, a, out);
 }
 
 mf_status mf_text_of_gguf(const mf_gguf *gguf, const mf_allocator *a, mf_tokenizer **out,

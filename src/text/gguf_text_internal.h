@@ -36,6 +36,7 @@ mf_status mf_gguf_text_id(const mf_gguf_text_reader *t, const char *key, int32_t
 int mf_gguf_token_type(const mf_gguf_text_reader *t, uint64_t id);
 
 /* gguf_spm.c */
-mf_status mf_gguf_open_spm(mf_gguf_text_reader *t, const mf_allocator *a, mf_tokenizer **out);
+mf_status mf_gguf_open_spm(mf_gguf_text_reader *t, const mf_allocator *a, bool is_unigram,
+                           mf_tokenizer **out);
 
 #endif

@@ -8,6 +8,7 @@
 #include "text/nfc.h"
 
 #include "base/checked.h"
+#include "text/nfc_newer.h"
 #include "text/utf8.h"
 
 #include <string.h>
@@ -41,20 +42,39 @@ bool mf_nfc_is_trivial(const unsigned char *text, size_t n_bytes)
     return true;
 }
 
-static unsigned combining_class(int32_t c)
+/* A character that this normalization leaves alone. */
+static bool is_newer(mf_nfc_age age, int32_t c)
 {
-    return c < 0x300 ? 0 : (unsigned)utf8proc_get_property(c)->combining_class;
+    size_t first = 0, end = age == MF_NFC_OLD && c >= mf_nfc_newer[0].first ? mf_n_nfc_newer : 0;
+    while (first < end) {
+        const size_t middle = first + (end - first) / 2;
+        if (c >= mf_nfc_newer[middle].first && c <= mf_nfc_newer[middle].last)
+            return true;
+        if (c > mf_nfc_newer[middle].last)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return false;
+}
+
+static unsigned combining_class(mf_nfc_age age, int32_t c)
+{
+    const unsigned found = c < 0x300 ? 0 : (unsigned)utf8proc_get_property(c)->combining_class;
+    return found != 0 && is_newer(age, c) ? 0 : found;
 }
 
 /* Stable sort of a run of combining marks by class: insertion for the usual few, else by counting.
  */
-static mf_status sort_marks(int32_t *marks, size_t n, mf_buffer *sorted, mf_error *error)
+static mf_status sort_marks(mf_nfc_scratch *scratch, int32_t *marks, size_t n, mf_error *error)
 {
+    const mf_nfc_age age = scratch->age;
+    mf_buffer *const sorted = &scratch->sorted;
     if (n <= 16) {
         for (size_t i = 1; i < n; i++) {
             int32_t mark = marks[i];
             size_t j = i;
-            for (; j > 0 && combining_class(marks[j - 1]) > combining_class(mark); j--)
+            for (; j > 0 && combining_class(age, marks[j - 1]) > combining_class(age, mark); j--)
                 marks[j] = marks[j - 1];
             marks[j] = mark;
         }
@@ -65,32 +85,33 @@ static mf_status sort_marks(int32_t *marks, size_t n, mf_buffer *sorted, mf_erro
     MF_TRY(mf_buffer_reserve(sorted, n * sizeof *marks, WHAT, error));
     int32_t *out = (int32_t *)(void *)sorted->data;
     for (size_t i = 0; i < n; i++)
-        starts[(combining_class(marks[i]) & 0xFF) + 1]++;
+        starts[(combining_class(age, marks[i]) & 0xFF) + 1]++;
     for (size_t i = 1; i < 257; i++)
         starts[i] += starts[i - 1];
     for (size_t i = 0; i < n; i++)
-        out[starts[combining_class(marks[i]) & 0xFF]++] = marks[i];
+        out[starts[combining_class(age, marks[i]) & 0xFF]++] = marks[i];
     memcpy(marks, out, n * sizeof *marks);
     return MF_OK;
 }
 
-static mf_status reorder(int32_t *code_points, size_t n, mf_buffer *sorted, mf_error *error)
+static mf_status reorder(mf_nfc_scratch *scratch, int32_t *code_points, size_t n, mf_error *error)
 {
     for (size_t i = 0; i < n;) {
         size_t start = i;
-        while (i < n && combining_class(code_points[i]) != 0)
+        while (i < n && combining_class(scratch->age, code_points[i]) != 0)
             i++;
         if (i - start > 1)
-            MF_TRY(sort_marks(code_points + start, i - start, sorted, error));
+            MF_TRY(sort_marks(scratch, code_points + start, i - start, error));
         if (i == start)
             i++;
     }
     return MF_OK;
 }
 
-static mf_status decompose(const unsigned char *text, size_t n_bytes, mf_buffer *out,
+static mf_status decompose(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_bytes,
                            mf_error *error)
 {
+    mf_buffer *const out = &scratch->code_points;
     out->n_bytes = 0;
     for (size_t i = 0; i < n_bytes;) {
         uint32_t c;
@@ -102,7 +123,8 @@ static mf_status decompose(const unsigned char *text, size_t n_bytes, mf_buffer 
         if (c >= 0xC0)
             n_parts = utf8proc_decompose_char((int32_t)c, parts, MAX_DECOMPOSITION,
                                               UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, NULL);
-        if (n_parts < 1 || n_parts > MAX_DECOMPOSITION) {
+        if (n_parts < 1 || n_parts > MAX_DECOMPOSITION ||
+            (parts[0] != (int32_t)c && is_newer(scratch->age, (int32_t)c))) {
             parts[0] = (int32_t)c;
             n_parts = 1;
         }
@@ -137,14 +159,9 @@ static size_t block_end(const unsigned char *text, size_t n_bytes)
     return n_bytes;
 }
 
-static mf_status add_block(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_bytes,
-                           mf_buffer *out, mf_error *error)
+/* Composes code_points[n], of which none is newer, and appends them. */
+static mf_status compose(int32_t *code_points, size_t n, mf_buffer *out, mf_error *error)
 {
-    mf_buffer *buffer = &scratch->code_points;
-    MF_TRY(decompose(text, n_bytes, buffer, error));
-    int32_t *code_points = (int32_t *)(void *)buffer->data;
-    size_t n = buffer->n_bytes / sizeof *code_points;
-    MF_TRY(reorder(code_points, n, &scratch->sorted, error));
     utf8proc_ssize_t n_composed =
         n == 0 ? 0
                : utf8proc_normalize_utf32(code_points, (utf8proc_ssize_t)n,
@@ -160,9 +177,30 @@ static mf_status add_block(mf_nfc_scratch *scratch, const unsigned char *text, s
     return MF_OK;
 }
 
-mf_status mf_nfc(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_bytes, mf_buffer *out,
-                 mf_error *error)
+/* Newer characters stand between what composes. */
+static mf_status add_block(mf_nfc_scratch *scratch, const unsigned char *text, size_t n_bytes,
+                           mf_buffer *out, mf_error *error)
 {
+    MF_TRY(decompose(scratch, text, n_bytes, error));
+    int32_t *code_points = (int32_t *)(void *)scratch->code_points.data;
+    const size_t n = scratch->code_points.n_bytes / sizeof *code_points;
+    MF_TRY(reorder(scratch, code_points, n, error));
+    for (size_t start = 0, end; start < n; start = end) {
+        for (end = start; end < n && !is_newer(scratch->age, code_points[end]);)
+            end++;
+        MF_TRY(compose(code_points + start, end - start, out, error));
+        for (unsigned char encoded[4]; end < n && is_newer(scratch->age, code_points[end]); end++) {
+            const size_t n_encoded = mf_utf8_put((uint32_t)code_points[end], encoded);
+            MF_TRY(mf_buffer_append(out, encoded, n_encoded, WHAT, error));
+        }
+    }
+    return MF_OK;
+}
+
+mf_status mf_nfc(mf_nfc_scratch *scratch, mf_nfc_age age, const unsigned char *text, size_t n_bytes,
+                 mf_buffer *out, mf_error *error)
+{
+    scratch->age = age;
     while (n_bytes != 0) {
         size_t n = block_end(text, n_bytes);
         MF_TRY(add_block(scratch, text, n, out, error));

@@ -239,6 +239,16 @@ static mf_status load_digits(const mf_allocator *a, yyjson_val *step, const char
                             error);
 }
 
+/* Cut at white space, which goes. */
+static mf_status load_white_space(const mf_allocator *a, const char *field, mf_pretoken_step *out,
+                                  mf_error *error)
+{
+    static const char blanks[] = "\\s+";
+    out->behavior = MF_SPLIT_REMOVED;
+    return mf_regex_compile(a, field, (mf_pattern){blanks, sizeof blanks - 1, false}, &out->regex,
+                            error);
+}
+
 /* add_prefix_space is how older files say always (true) and never (false). */
 static mf_status load_metaspace(yyjson_val *step, const char *field, mf_pretoken_step *out,
                                 mf_error *error)
@@ -287,13 +297,15 @@ static mf_status load_step(mf_pretokenizer *p, const mf_allocator *a, const mf_j
         p->is_byte_level = true;
         return load_byte_level(a, step, field, out, error);
     }
+    if (yyjson_equals_str(type, "WhitespaceSplit"))
+        return load_white_space(a, field, out, error);
     if (yyjson_equals_str(type, "Metaspace")) {
         p->marks_blanks = true;
         return load_metaspace(step, field, out, error);
     }
     return mf_fail(error, MF_ERR_UNSUPPORTED,
-                   "%s.type: \"%.64s\", expected Split, Digits, Metaspace, ByteLevel or a Sequence "
-                   "of them",
+                   "%s.type: \"%.64s\", expected Split, Digits, WhitespaceSplit, Metaspace, "
+                   "ByteLevel or a Sequence of them",
                    field, yyjson_is_str(type) ? yyjson_get_str(type) : "?");
 }
 

@@ -36,53 +36,49 @@ void mf_spm_free(mf_spm *spm)
     if (spm->scores != NULL)
         mf_free(&spm->allocator, spm->scores, spm->n_scores * sizeof *spm->scores);
     mf_charsmap_free(&spm->charsmap);
+    mf_prefix_tree_free(&spm->symbols);
     *spm = (mf_spm){0};
 }
 
-/* What the text's first characters become: *n_used bytes of it. A mark becomes a blank, which is
- * not one that may be removed. */
+/* What the text's first characters become: *n_used bytes of it. */
 static const unsigned char *next_unit(const mf_spm *spm, const unsigned char *text, size_t n_bytes,
-                                      size_t *n_used, size_t *n_out, bool *is_mark)
+                                      size_t *n_used, size_t *n_out)
 {
-    *is_mark = false;
-    if (spm->charsmap.n_units != 0) {
+    *n_used = *n_out = mf_prefix_tree_longest(&spm->symbols, text, n_bytes);
+    if (*n_used == 0 && spm->charsmap.n_units != 0) {
         const unsigned char *found = mf_charsmap_find(&spm->charsmap, text, n_bytes, n_used, n_out);
         if (*n_used != 0)
             return found;
     }
-    *n_used = *n_out = mf_char_bytes(text, n_bytes);
-    *is_mark = *n_used == MF_BLANK_MARK_BYTES && mf_begins_with_mark(text, *n_used);
-    if (!*is_mark)
-        return text;
-    *n_out = 1;
-    return (const unsigned char *)" ";
+    if (*n_used == 0)
+        *n_used = *n_out = mf_char_bytes(text, n_bytes);
+    return text;
 }
 
 static size_t leading_blanks(const mf_spm *spm, const unsigned char *text, size_t n_bytes)
 {
     size_t at = 0, n_used, n_out;
-    for (bool is_mark; at < n_bytes; at += n_used) {
-        const unsigned char *unit =
-            next_unit(spm, text + at, n_bytes - at, &n_used, &n_out, &is_mark);
-        if (is_mark || n_out != 1 || unit[0] != ' ')
+    for (; at < n_bytes; at += n_used) {
+        const unsigned char *unit = next_unit(spm, text + at, n_bytes - at, &n_used, &n_out);
+        if (n_out != 1 || unit[0] != ' ')
             break;
     }
     return at;
 }
 
+/* Blanks may be removed before they become marks: those that are marks in the text are none. */
 static mf_status append_units(const mf_spm *spm, const unsigned char *text, size_t n_bytes,
                               mf_buffer *out, mf_error *error)
 {
     bool was_blank = spm->removes_extra_blanks;
     for (size_t at = 0, n_used, n_out; at < n_bytes; at += n_used) {
-        bool is_mark;
-        const unsigned char *unit =
-            next_unit(spm, text + at, n_bytes - at, &n_used, &n_out, &is_mark);
-        for (; was_blank && !is_mark && n_out > 0 && *unit == ' '; n_out--)
+        const unsigned char *unit = next_unit(spm, text + at, n_bytes - at, &n_used, &n_out);
+        for (; was_blank && n_out > 0 && *unit == ' '; n_out--)
             unit++;
-        MF_TRY(mf_buffer_append(out, unit, n_out, NORMALISED, error));
+        MF_TRY(mf_buffer_reserve(out, n_out, NORMALISED, error));
+        out->n_bytes += mf_blanks_unmark(unit, n_out, out->data + out->n_bytes);
         if (n_out > 0 && spm->removes_extra_blanks)
-            was_blank = !is_mark && unit[n_out - 1] == ' ';
+            was_blank = unit[n_out - 1] == ' ';
     }
     return MF_OK;
 }
@@ -223,11 +219,7 @@ static void list_ids(const spm_word *w, mf_bpe_ids *out)
 mf_status mf_spm_encode(const mf_spm *spm, const mf_bpe *bpe, mf_bpe_scratch *scratch,
                         const unsigned char *word, size_t n_bytes, mf_bpe_ids *out, mf_error *error)
 {
-    if (n_bytes > MF_MAX_WORD_BYTES)
-        return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%zu bytes of the text are one word to the tokenizer, more than the %zu "
-                       "that one may have",
-                       n_bytes, MF_MAX_WORD_BYTES);
+    MF_TRY(mf_bpe_check_word(n_bytes, error));
     /* A pair for each symbol at first; each join takes one out and puts at most two in. */
     MF_TRY(mf_buffer_reserve(&scratch->symbols, (n_bytes + 1) * sizeof(spm_symbol),
                              "a word's symbols", error));

@@ -10,12 +10,14 @@
 
 #include "text/bpe.h"
 #include "text/charsmap.h"
+#include "text/prefix_tree.h"
 #include "text/pretokenizer.h"
 
 typedef struct mf_spm {
     mf_allocator allocator;
-    float *scores; /* by id, none NaN */
+    float *scores; /* by id; NaN of a piece whose score follows from its length */
     size_t n_scores;
+    float lowest_score;        /* of normal pieces */
     size_t longest_bytes;      /* of a token */
     uint32_t unknown;          /* for a byte that has no token; MF_BPE_NONE: it is left out */
     bool fuses_unknown;        /* for a run of characters that are no tokens instead */
@@ -23,6 +25,7 @@ typedef struct mf_spm {
     bool removes_extra_blanks; /* at both ends, and beside another */
     bool cuts_words;           /* no token has a blank behind something else: words are apart */
     mf_charsmap charsmap;
+    mf_prefix_tree symbols; /* what is left as it stands in the text */
 } mf_spm;
 
 void mf_spm_free(mf_spm *spm);

@@ -5,6 +5,8 @@
 
 #include "text/bpe_chars.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 mf_status mf_spm_build_begin(mf_tokenizer *t, const mf_spm_sizes *sizes, mf_error *error)
@@ -19,6 +21,7 @@ mf_status mf_spm_build_begin(mf_tokenizer *t, const mf_spm_sizes *sizes, mf_erro
     t->bpe.unknown = t->spm.unknown = MF_BPE_NONE;
     t->spm.cuts_words = true;
     t->spm.n_scores = n;
+    t->spm.lowest_score = FLT_MAX; /* as the package begins with it */
     t->spm.scores = mf_alloc_array(&t->allocator, n, sizeof *t->spm.scores);
     if (t->spm.scores == NULL)
         return mf_fail_memory(error, n * sizeof *t->spm.scores, "a vocabulary");
@@ -39,8 +42,8 @@ static void take_apart(mf_bpe *bpe, uint32_t id, size_t n, bool is_special)
     bpe->n_bytes += n;
 }
 
-static mf_status take_added(mf_tokenizer *t, uint32_t id, size_t n, int type, bool finds_in_model,
-                            mf_error *error)
+static mf_status take_added(mf_tokenizer *t, uint32_t id, size_t n, int type,
+                            mf_spm_symbols symbols, mf_error *error)
 {
     const char *text = (const char *)t->bpe.bytes + t->bpe.n_bytes;
     const bool is_special = type != MF_SPM_USER_DEFINED;
@@ -50,7 +53,7 @@ static mf_status take_added(mf_tokenizer *t, uint32_t id, size_t n, int type, bo
     if (mf_added_tokens_find(&t->added, text, n) == NULL) {
         MF_TRY(mf_added_tokens_add(&t->added, id, text, n, &added, error));
         added->is_special = is_special;
-        added->is_normalized = finds_in_model && !is_special;
+        added->is_normalized = symbols == MF_SPM_IN_NORMALISED && !is_special;
         added->order = id;
     }
     take_apart(&t->bpe, id, n, is_special);
@@ -67,11 +70,12 @@ static bool has_inner_blank(const unsigned char *text, size_t n)
 }
 
 mf_status mf_spm_build_piece(mf_tokenizer *t, uint32_t id, const mf_spm_piece *piece,
-                             bool finds_in_model, mf_error *error)
+                             mf_spm_symbols symbols, mf_error *error)
 {
     mf_bpe *bpe = &t->bpe;
     mf_spm *spm = &t->spm;
     const mf_spm_text text = piece->text;
+    const bool is_symbol = piece->type == MF_SPM_USER_DEFINED && symbols != MF_SPM_IN_TEXT;
     unsigned char *to = bpe->bytes + bpe->n_bytes;
     if (piece->type == MF_SPM_UNUSED || text.n_bytes == 0)
         return MF_OK;
@@ -81,9 +85,15 @@ mf_status mf_spm_build_piece(mf_tokenizer *t, uint32_t id, const mf_spm_piece *p
         return MF_OK;
     }
     const size_t n = mf_blanks_unmark((const unsigned char *)text.text, text.n_bytes, to);
-    if (mf_spm_is_added(piece->type))
-        return take_added(t, id, n, piece->type, finds_in_model, error);
-    spm->scores[id] = piece->score;
+    if (is_symbol && memchr(text.text, ' ', text.n_bytes) != NULL) {
+        take_apart(bpe, id, n, false); /* normalised text has no blank, but marks */
+        return MF_OK;
+    }
+    if (mf_spm_is_added(piece->type) && !(is_symbol && symbols == MF_SPM_AMONG_TOKENS))
+        return take_added(t, id, n, piece->type, symbols, error);
+    spm->scores[id] = is_symbol ? NAN : piece->score;
+    if (piece->type == MF_SPM_NORMAL)
+        spm->lowest_score = fminf(spm->lowest_score, piece->score);
     spm->cuts_words = spm->cuts_words && !has_inner_blank(to, n);
     spm->longest_bytes = n > spm->longest_bytes ? n : spm->longest_bytes;
     if (mf_bpe_has(bpe, to, n))
@@ -91,4 +101,26 @@ mf_status mf_spm_build_piece(mf_tokenizer *t, uint32_t id, const mf_spm_piece *p
     else
         mf_bpe_take_token(bpe, id, n, false);
     return MF_OK;
+}
+
+/* What the package (0.2.3) gives a user-defined piece, by its bytes, so that it is all but always
+ * chosen; older ones gave what other pieces' scores led to. */
+static float score_of_symbol(const mf_tokenizer *t, size_t id)
+{
+    const mf_piece *p = &t->bpe.pieces[id];
+    size_t n_marked = p->n_bytes;
+    for (size_t i = 0; i < p->n_bytes; i++)
+        n_marked += t->bpe.bytes[p->offset + i] == ' ' ? MF_BLANK_MARK_BYTES - 1 : 0;
+    return (float)n_marked * 0.1f - 0.1f;
+}
+
+mf_status mf_spm_build_unigram(mf_tokenizer *t, const char *path, mf_error *error)
+{
+    mf_unigram *u = &t->unigram;
+    MF_TRY(mf_unigram_reserve(u, &t->allocator, t->spm.n_scores, error));
+    for (size_t id = 0; id < u->n_scores; id++)
+        u->scores[id] = isnan(t->spm.scores[id]) ? score_of_symbol(t, id) : t->spm.scores[id];
+    u->unknown = t->spm.unknown;
+    u->unknown_score = t->spm.lowest_score - (float)MF_UNKNOWN_PENALTY;
+    return mf_unigram_finish(u, &t->bpe, false, path, error);
 }

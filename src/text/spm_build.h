@@ -19,10 +19,18 @@ typedef struct mf_spm_sizes {
 mf_status mf_spm_build_begin(mf_tokenizer *t, const mf_spm_sizes *sizes, mf_error *error);
 /* Whether a piece of that type is cut out of the text rather than merged. */
 bool mf_spm_is_added(int type);
+/* Where user-defined pieces are looked for. */
+typedef enum mf_spm_symbols {
+    MF_SPM_IN_TEXT,       /* in the text as it is */
+    MF_SPM_IN_NORMALISED, /* cut out of the normalised text, as the sentencepiece package does */
+    MF_SPM_AMONG_TOKENS   /* tokens like others, as it does of Unigram models */
+} mf_spm_symbols;
+
 /* Takes a piece, each once, in the order of the ids; a normal one's score is a number. Empty and
- * unused ones fill gaps. finds_in_model: user-defined ones are looked for in normalised text, as
- * the sentencepiece package does; else in the text as it is. */
+ * unused ones fill gaps. */
 mf_status mf_spm_build_piece(mf_tokenizer *t, uint32_t id, const mf_spm_piece *piece,
-                             bool finds_in_model, mf_error *error);
+                             mf_spm_symbols symbols, mf_error *error);
+/* Makes the model one of the Unigram kind, when all pieces are there. */
+mf_status mf_spm_build_unigram(mf_tokenizer *t, const char *path, mf_error *error);
 
 #endif

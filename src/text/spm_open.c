@@ -7,9 +7,11 @@
 #include "text/bpe_chars.h"
 #include "text/spm_build.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_WHERE_BYTES 512
 #define MAX_NAME_BYTES ((size_t)1 << 10)
 /* Ids after the pieces may have gaps, but not so many that a small file asks for much memory. */
 #define MAX_GAP_IDS ((size_t)1 << 16)
@@ -41,10 +43,10 @@ static mf_status check_model(const spm_opener *o)
                                         "CHAR"};
     const mf_spm_model *m = &o->model;
     const char *path = o->files->path;
-    if (m->kind != MF_SPM_BPE)
+    if (m->kind != MF_SPM_BPE && m->kind != MF_SPM_UNIGRAM)
         return mf_fail(o->error, MF_ERR_UNSUPPORTED,
-                       "%s: trainer_spec.model_type: %s, expected BPE (a tokenizer.json is read "
-                       "instead where there is one)",
+                       "%s: trainer_spec.model_type: %s, expected BPE or UNIGRAM (a tokenizer.json "
+                       "is read instead where there is one)",
                        path, kinds[m->kind]);
     if (m->blanks_are_suffixes)
         return mf_fail(o->error, MF_ERR_UNSUPPORTED,
@@ -261,14 +263,39 @@ static mf_status take_special(spm_opener *o, const char *name, size_t n_name)
 
 static mf_status take_pieces(spm_opener *o)
 {
+    const mf_spm_symbols symbols =
+        o->model.kind == MF_SPM_UNIGRAM ? MF_SPM_AMONG_TOKENS : MF_SPM_IN_NORMALISED;
     mf_spm_piece piece;
     uint32_t id = 0;
     for (size_t at = 0; mf_spm_model_next(&o->model, &at, &piece); id++)
-        MF_TRY(mf_spm_build_piece(o->t, id, &piece, true, o->error));
+        MF_TRY(mf_spm_build_piece(o->t, id, &piece, symbols, o->error));
     if (!o->model.falls_to_bytes)
         for (size_t b = 0; b < 256; b++)
             o->t->bpe.byte_ids[b] = MF_BPE_NONE;
-    return MF_OK;
+    if (o->model.kind != MF_SPM_UNIGRAM)
+        return MF_OK;
+    o->t->unigram.rounds_sums = true;
+    o->t->unigram.falls_to_bytes = o->model.falls_to_bytes;
+    return mf_spm_build_unigram(o->t, o->files->path, o->error);
+}
+
+/* What the model defines for its user is not normalised. */
+static mf_status take_symbols(spm_opener *o)
+{
+    const mf_allocator *a = &o->t->allocator;
+    mf_spm_piece piece;
+    const size_t size = (o->sizes.n_added + 1) * sizeof(mf_prefix);
+    mf_prefix *entries = mf_alloc(a, size);
+    size_t n = 0;
+    if (entries == NULL)
+        return mf_fail_memory(o->error, size, "a vocabulary");
+    for (size_t at = 0; mf_spm_model_next(&o->model, &at, &piece);)
+        if (piece.type == MF_SPM_USER_DEFINED)
+            entries[n++] = (mf_prefix){(const unsigned char *)piece.text.text,
+                                       (uint32_t)piece.text.n_bytes, 0};
+    const mf_status status = mf_prefix_tree_build(&o->t->spm.symbols, a, entries, n, o->error);
+    mf_free(a, entries, size);
+    return status;
 }
 
 /* An id of the model's own fields, where it is one of its pieces. */
@@ -315,7 +342,9 @@ static mf_status set_behaviour(spm_opener *o)
                                                                               : MF_STRIP_NONE};
     t->start_token = adds_start(o) ? piece_id(o, m->start_id) : -1;
     t->model_end = piece_id(o, m->end_id);
-    return mf_charsmap_load(&t->spm.charsmap, &t->allocator, o->files->path, m->charsmap.text,
+    char where[MAX_WHERE_BYTES];
+    snprintf(where, sizeof where, "%.400s: normalizer_spec.precompiled_charsmap", o->files->path);
+    return mf_charsmap_load(&t->spm.charsmap, &t->allocator, where, m->charsmap.text,
                             m->charsmap.n_bytes, o->error);
 }
 
@@ -330,6 +359,7 @@ static mf_status load(spm_opener *o)
     MF_TRY(measure(o));
     MF_TRY(mf_spm_build_begin(o->t, &o->sizes, o->error));
     MF_TRY(take_pieces(o));
+    MF_TRY(take_symbols(o));
     MF_TRY(take_decoder(o));
     MF_TRY(take_added(o));
     MF_TRY(each_special(o, f->config, take_special));

@@ -3,6 +3,7 @@
  * there once, every token once, and every byte is a token. */
 #include "text/tiktoken.h"
 
+#include "text/base64.h"
 #include "text/bpe_tables.h"
 
 #include <stdio.h>
@@ -61,44 +62,6 @@ static bool next_line(mf_rank_file *file, const char **line, size_t *n)
     return false;
 }
 
-static int base64_value(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Decodes padded base64 to out, which has room for 3 bytes of every 4; false if it is not that. */
-static bool decode_base64(const char *text, size_t n, unsigned char *out, size_t *n_out)
-{
-    size_t n_padding = 0, n_bytes = 0;
-    if (n == 0 || n % 4 != 0)
-        return false;
-    while (n_padding < 2 && text[n - 1 - n_padding] == '=')
-        n_padding++;
-    uint32_t bits = 0;
-    for (size_t i = 0; i < n; i++) {
-        int value = i < n - n_padding ? base64_value(text[i]) : 0;
-        if (value < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)value;
-        if (i % 4 == 3) {
-            out[n_bytes++] = (unsigned char)(bits >> 16 & 0xFF);
-            out[n_bytes++] = (unsigned char)(bits >> 8 & 0xFF);
-            out[n_bytes++] = (unsigned char)(bits & 0xFF);
-        }
-    }
-    for (size_t i = 1; i <= n_padding; i++)
-        if (out[n_bytes - i] != 0) /* bits that no byte has room for */
-            return false;
-    *n_out = n_bytes - n_padding;
-    return true;
-}
-
 /* A decimal number of at most 9 digits, which no rank needs more of. */
 static bool read_rank(const char *text, size_t n, size_t *rank)
 {
@@ -121,7 +84,7 @@ static mf_status load_line(mf_bpe *bpe, const mf_rank_file *file, const char *li
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: line %zu: \"%.*s\", expected \"BASE64 RANK\" with a decimal rank",
                        file->path, file->n_line, (int)(n > 64 ? 64 : n), line);
-    if (!decode_base64(line, n_coded, token, &n_token))
+    if (!mf_base64_decode(line, n_coded, token, &n_token))
         return mf_fail(error, MF_ERR_FORMAT, "%s: line %zu: \"%.*s\" is not a token in base64",
                        file->path, file->n_line, (int)(n_coded > 64 ? 64 : n_coded), line);
     if (n_token > MF_MAX_RANKED_BYTES)

@@ -6,6 +6,7 @@
 #include "text/bpe_chars.h"
 #include "text/gguf_text.h"
 #include "text/tiktoken.h"
+#include "text/unigram_load.h"
 #include "text/utf8.h"
 
 #include <errno.h>
@@ -68,11 +69,14 @@ mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_token
     if (t == NULL)
         return mf_fail_memory(error, sizeof *t, "a tokenizer");
     mf_status status;
-    MF_TRY_GOTO(mf_normalizer_load(&t->normalizer, json, error));
+    MF_TRY_GOTO(mf_normalizer_load(&t->normalizer, a, json, error));
     MF_TRY_GOTO(mf_pretokenizer_load(&t->pretokenizer, a, json, error));
     MF_TRY_GOTO(mf_decoding_load(&t->decoding, json, error));
     MF_TRY_GOTO(match_parts(t, json, error));
-    MF_TRY_GOTO(mf_bpe_load(&t->bpe, a, json, error));
+    if (mf_unigram_is_in(json))
+        MF_TRY_GOTO(mf_unigram_load(&t->unigram, &t->bpe, a, json, error));
+    else
+        MF_TRY_GOTO(mf_bpe_load(&t->bpe, a, json, error));
     MF_TRY_GOTO(mf_added_tokens_load(&t->added, a, json, &t->normalizer, &t->bpe, error));
     mf_start_token_load(t, json);
     *out = t;
@@ -90,7 +94,7 @@ mf_status mf_text_open_tiktoken(const mf_tiktoken_files *files, const mf_allocat
         return mf_fail_memory(error, sizeof *t, "a tokenizer");
     mf_status status;
     if (files->is_hunyuan)
-        t->normalizer = (mf_normalizer){.steps = {MF_NORMAL_NFC}, .n_steps = 1};
+        t->normalizer = (mf_normalizer){.steps = {MF_NORMAL_NFC_NEW}, .n_steps = 1};
     t->cuts_runs = !files->is_hunyuan;
     MF_TRY_GOTO(mf_pretokenizer_make(
         &t->pretokenizer, a, files->is_hunyuan ? mf_hunyuan_pattern : mf_kimi_pattern, error));
@@ -244,6 +248,8 @@ void mf_text_close(mf_tokenizer **tokenizer)
     mf_chat_free(&t->chat);
     mf_added_tokens_free(&t->added);
     mf_pretokenizer_free(&t->pretokenizer);
+    mf_normalizer_free(&t->normalizer);
+    mf_unigram_free(&t->unigram);
     mf_spm_free(&t->spm);
     mf_bpe_free(&t->bpe);
     mf_free(&a, t, sizeof *t);
@@ -294,16 +300,35 @@ static mf_status encode_spm(mf_encoding *e, const unsigned char *text, size_t n_
     return MF_OK;
 }
 
+/* A word with blanks in place of marks, where those stand for them. */
+static mf_status unmark(mf_encoding *e, const unsigned char **word, size_t *n_bytes)
+{
+    if (!e->tokenizer->bpe.marks_blanks)
+        return MF_OK;
+    e->word.n_bytes = 0;
+    MF_TRY(mf_buffer_reserve(&e->word, *n_bytes, "a word", e->error));
+    *n_bytes = mf_blanks_unmark(*word, *n_bytes, e->word.data);
+    *word = e->word.data;
+    return MF_OK;
+}
+
+/* A word, or all of a text that is not cut: sums over parts of it would not round as those over all
+ * of it. */
+static mf_status encode_unigram(mf_encoding *e, const unsigned char *word, size_t n_bytes)
+{
+    const mf_tokenizer *t = e->tokenizer;
+    mf_bpe_ids found;
+    MF_TRY(unmark(e, &word, &n_bytes));
+    MF_TRY(mf_unigram_encode(&t->unigram, &t->bpe, &e->bpe, word, n_bytes, &found, e->error));
+    emit_all(e, &found);
+    return MF_OK;
+}
+
 /* A word of a vocabulary of characters, which may be the whole text. */
 static mf_status encode_characters(mf_encoding *e, const unsigned char *word, size_t n_bytes)
 {
     const mf_bpe *bpe = &e->tokenizer->bpe;
-    if (bpe->marks_blanks) {
-        e->word.n_bytes = 0;
-        MF_TRY(mf_buffer_reserve(&e->word, n_bytes, "a word", e->error));
-        n_bytes = mf_blanks_unmark(word, n_bytes, e->word.data);
-        word = e->word.data;
-    }
+    MF_TRY(unmark(e, &word, &n_bytes));
     for (size_t at = 0, n; at < n_bytes; at += n) {
         mf_bpe_ids found;
         n = mf_bpe_find_cut(bpe, word + at, n_bytes - at);
@@ -317,6 +342,8 @@ static mf_status encode_word(void *ctx, const unsigned char *word, size_t n_byte
 {
     mf_encoding *e = ctx;
     mf_bpe_ids found;
+    if (mf_unigram_is_there(&e->tokenizer->unigram))
+        return encode_unigram(e, word, n_bytes);
     if (e->tokenizer->spm.scores != NULL)
         return encode_spm(e, word, n_bytes);
     if (e->tokenizer->bpe.of_characters)
@@ -356,7 +383,8 @@ static mf_status encode_stretch(mf_encoding *e, const unsigned char *text, size_
     const mf_tokenizer *t = e->tokenizer;
     const unsigned char *const before = text;
     const size_t n_before = n_bytes;
-    const bool is_spm = t->spm.scores != NULL, at_start = text == e->whole;
+    const bool is_spm = t->spm.scores != NULL;
+    bool at_start = text == e->whole;
     mf_added_scan scan = scan_of(e, text, n_bytes);
     if (is_spm) {
         MF_TRY(mf_spm_normalise(&t->spm, text, n_bytes, at_start, &e->normalized, e->error));
@@ -364,8 +392,9 @@ static mf_status encode_stretch(mf_encoding *e, const unsigned char *text, size_
         n_bytes = e->normalized.n_bytes;
     } else {
         MF_TRY(mf_normalise(&t->normalizer, &e->normal, &text, &n_bytes, e->error));
+        at_start = at_start && !e->normal.drops_start;
     }
-    if (text != before)
+    if (text != before || n_bytes != n_before)
         scan = (mf_added_scan){.text = text,
                                .n_bytes = n_bytes,
                                .literal = &all,

@@ -14,6 +14,7 @@
 #include "text/pretokenizer.h"
 #include "text/spm.h"
 #include "text/tiktoken.h"
+#include "text/unigram.h"
 
 #define MF_MAX_END_TOKENS 64
 
@@ -27,7 +28,8 @@ struct mf_tokenizer {
     mf_allocator allocator;
     mf_bpe bpe;
     mf_pretokenizer pretokenizer;
-    mf_spm spm; /* where it has scores: instead of merges */
+    mf_spm spm;         /* where it has scores: instead of merges */
+    mf_unigram unigram; /* where it is there: instead of both */
     mf_added_tokens added;
     mf_normalizer normalizer;
     mf_decoding decoding;

@@ -18,7 +18,7 @@ expect_code 0
 
 # without a vocabulary
 run tokenize "$data/gguf_35_q4_k" -p x
-expect_error "$data/gguf_35_q4_k/model.gguf: key tokenizer.ggml.model is none; supported are gpt2, llama"
+expect_error "$data/gguf_35_q4_k/model.gguf: key tokenizer.ggml.model is none; supported are gpt2, llama, t5"
 
 # with one: text in, text out
 model=$data/gguf_with_text/model.gguf

@@ -62,7 +62,7 @@ expect_error "messages: not valid JSON at byte *"
 run template "$model" --messages "$scratch/nowhere.json"
 expect_error "*/nowhere.json: *"
 run template "$model" --messages "$scratch/messages.json" --template other
-expect_error "the checkpoint has no chat template 'other'"
+expect_error "$model has no chat template 'other'"
 echo 'a{% for %}' >"$model/chat_template.jinja"
 run template "$model" --messages "$scratch/messages.json"
 expect_error "chat_template.jinja: line 1: expected an expression, got the end of the tag"
@@ -74,10 +74,13 @@ expect_code 0
 printf T2 >"$scratch/expected"
 expect_same "$out" "$scratch/expected"
 run template "$model" --messages "$scratch/messages.json"
-expect_error "the checkpoint has no chat template 'default'"
+expect_error "$model has no chat template 'default'"
+
+rm -r "$model/additional_chat_templates" "$model/tokenizer_config.json"
+run template "$model" --messages "$scratch/messages.json"
+expect_error "$model has no chat template"
 
 # several templates in tokenizer_config.json
-rm -r "$model/additional_chat_templates"
 cat >"$model/tokenizer_config.json" <<'END'
 {"bos_token": {"content": "BOS"}, "image_token": "IMG", "chat_template": [
     {"name": "default", "template": "{{ bos_token }}{{ image_token }}D"},

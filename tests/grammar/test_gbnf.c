@@ -53,7 +53,7 @@ static const struct {
     {"", "root"},
     {"a ::= \"x\"", "root"},
     {"root ::= a", "the rule a is used"},
-    {"root ::= \"a\"\nroot ::= \"b\"", "line 2: the rule root is there twice"},
+    {"root ::= \"a\"\nroot ::= \"b\"", "the grammar's line 2: the rule root is there twice"},
     {"root ::= root \"a\" | \"b\"", "left recursion"},
     {"root ::= a\na ::= b* a \"x\" | \"y\"\nb ::= \"z\"?", "left recursion"},
     {"root ::= \"a\" root", "no text ends it"},

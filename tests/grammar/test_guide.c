@@ -223,6 +223,50 @@ static void check_calls(const grammar_data *d)
     CHECK(guide == NULL && error.code == MF_ERR_UNSUPPORTED);
 }
 
+/* A schema of an object that is larger than a grammar may be, though its text is short. */
+static void write_large(char *text, size_t capacity)
+{
+    size_t n = (size_t)snprintf(text, capacity, "{\"type\": \"object\", \"properties\": {");
+    for (int i = 0; i < 20; i++)
+        n += (size_t)snprintf(text + n, capacity - n,
+                              "%s\"p%d\": {\"type\": \"integer\", \"multipleOf\": %d, "
+                              "\"minimum\": %d, \"maximum\": 123456789}",
+                              i == 0 ? "" : ", ", i, 1999 - i, -99999999 + i);
+    snprintf(text + n, capacity - n, "}}");
+}
+
+/* What is only tried is bounded for all tools together: behind a few that are too large others are
+ * held to their schemas, behind many none is, and a thousand of them take no longer. */
+static void check_large_tools(const grammar_data *d)
+{
+    enum { MANY = 1000 };
+    static char large[4096];
+    mf_grammar_tool tools[MANY + 1];
+    char names[MANY][8];
+    write_large(large, sizeof large);
+    for (size_t n = 2; n <= MANY; n += MANY - 2) {
+        mf_error error = {0};
+        mf_grammar_calls calls;
+        for (size_t i = 0; i < n; i++) {
+            snprintf(names[i], sizeof names[i], "t%03zu", i % 1000);
+            tools[i] = (mf_grammar_tool){names[i], large, strlen(large), 0};
+        }
+        tools[n] = (mf_grammar_tool){"weather", weather, sizeof weather - 1, 0};
+        mf_grammar_calls_default(&calls);
+        calls.tools = tools;
+        calls.n_tools = n + 1;
+        mf_guide *guide = calls_guide(d, &calls, "hermes", &error);
+        REQUIRE(CHECK_MSG(guide != NULL, "%s", error.message));
+        CHECK(take_text(d, guide, "<tool_call>\n{\"name\": \"t001\", \"arguments\": {\"p0\": 1}}"));
+        mf_guide_free(&guide);
+        guide = calls_guide(d, &calls, "hermes", &error);
+        REQUIRE(guide != NULL);
+        CHECK(take_text(d, guide, "<tool_call>\n{\"name\": \"weather\", \"arguments\": "));
+        CHECK(take_text(d, guide, "{}") == (n == MANY));
+        mf_guide_free(&guide);
+    }
+}
+
 static const char listed[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"paint\", \"parameters\": {\"type\": "
     "\"object\", \"properties\": {\"c\": {\"enum\": [\"red\", \"green\"]}, \"n\": {\"type\": "
@@ -461,6 +505,7 @@ int main(void)
     check_free_masks(&d);
     check_repeats(&d);
     check_calls(&d);
+    check_large_tools(&d);
     check_values(&d);
     check_families(&d);
     check_twice(&d);

@@ -456,6 +456,21 @@ static void check_numbers(const grammar_data *d)
     CHECK(g == NULL);
     CHECK_CONTAINS(error.message, "minLength: expected a whole number");
     mf_grammar_free(&g);
+    /* Equal by value, however they are written. */
+    static const char *const pairs[][2] = {{"1.0", "1"},      {"1.50", "1.5"}, {"0", "-0"},
+                                           {"0.0", "0"},      {"10", "1e1"},   {"0.10", "0.1"},
+                                           {"-1.5", "-15e-1"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        for (size_t k = 0; k < 2; k++) {
+            char text[128];
+            snprintf(text, sizeof text, "{\"allOf\": [{\"enum\": [%s]}, {\"enum\": [7, %s]}]}",
+                     pairs[i][k], pairs[i][1 - k]);
+            g = grammar_of_schema(d, text, &error);
+            CHECK_MSG(g != NULL, "%s: %s", text, error.message);
+            mf_grammar_free(&g);
+        }
+    g = grammar_of_schema(d, "{\"allOf\": [{\"enum\": [0.5]}, {\"enum\": [5, 0.05]}]}", &error);
+    CHECK(g == NULL);
     g = grammar_of_schema(d, "{\"type\": \"integer\", \"const\": 1.5}", &error);
     CHECK(g == NULL);
     CHECK_CONTAINS(error.message, "nothing satisfies");

@@ -166,6 +166,12 @@ static void test_machines(const text *t)
     /* reading alone, at 0.1 GB/s, and no more than that and computing */
     const double reading = (double)slow.read_bytes / 1e8;
     CHECK(slow.seconds > reading && slow.seconds < 1.2 * (reading + 0.1));
+    for (uint32_t reads = 8; reads <= 64; reads += 8) { /* a slot has nine parts at most */
+        trace->head.reads_per_expert = reads;
+        REQUIRE_OK(mf_routing_replay(trace, &options, &again, &error), &error);
+        CHECK_U64(again.n_expert_hits, fast.n_expert_hits);
+        CHECK(again.read_bytes > 0);
+    }
     options.n_slots = 0;
     options.ram_bytes = 1 << 20;
     CHECK(mf_routing_replay(trace, &options, &slow, &error) == MF_ERR_BUDGET);

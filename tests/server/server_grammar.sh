@@ -69,6 +69,8 @@ expect_refused /v1/chat/completions "{$ask,\"guided_regex\":\"a+\"}" 400 guided_
 expect_refused /v1/chat/completions "{$ask,\"structured_outputs\":{\"regex\":\"a+\"}}" 400 structured_outputs.regex
 expect_refused /v1/chat/completions "{$ask,\"guided_json\":\"{\"}" 400 guided_json
 expect_refused /v1/chat/completions "{$ask,\"json_schema\":$schema,\"grammar\":\"root ::= \\\"x\\\"\"}" 400 json_schema
+expect_refused /v1/chat/completions "{$ask,\"grammar\":\"root ::= (\"}" 400 grammar
+expect_body '"message":"grammar: the grammar'\''s line 1: '
 
 # what a grammar leaves no choice about is evaluated together: the same answer as token by token,
 # which is how it goes with logprobs; streamed, several at once, and up to a limit within it

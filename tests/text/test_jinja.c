@@ -220,6 +220,37 @@ static void check_nesting(void)
     }
 }
 
+/* Names that Jinja does not know are refused with the template, wherever they stand in it but where
+ * it takes them, too: what then holds is in the goldens. */
+static void check_names(void)
+{
+    static const struct {
+        const char *template, *message; /* NULL: it is taken */
+    } cases[] = {
+        {"a\n{% for i in [] %}\n{{ i|nope }}{% endfor %}",
+         "template: line 3: no filter named 'nope'"},
+        {"{% macro f(a) %}\n\n{{ a is so.so }}{% endmacro %}", "line 3: no test named 'so.so'"},
+        {"{{ x and y|nope(1) }}", "line 1: no filter named 'nope'"},
+        {"{% if x %}{% for i in l %}{{ i|nope }}{% endfor %}{% endif %}", "no filter named 'nope'"},
+        {"{% if x %}{{ x|nope is so }}{% endif %}", NULL},
+        {"{{ 1 if x else y|nope }}", NULL},
+        {"{{ true or x is so }}", NULL},
+        {"{{ not false or x or y|nope }}", NULL},
+        {"{{ x|urlize }}", NULL}};
+    const mf_allocator a = mf_allocator_default();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_jinja *jinja = NULL;
+        mf_error error = {0};
+        const char *text = cases[i].template;
+        const mf_status status = mf_jinja_parse(&a, "template", text, strlen(text), &jinja, &error);
+        CHECK_MSG(status == (cases[i].message != NULL ? MF_ERR_UNSUPPORTED : MF_OK), "%s: %s", text,
+                  mf_status_name(status));
+        if (cases[i].message != NULL)
+            CHECK_CONTAINS(error.message, cases[i].message);
+        mf_jinja_free(&jinja);
+    }
+}
+
 int main(int argc, char **argv)
 {
     mf_json json = {0};
@@ -239,5 +270,6 @@ int main(int argc, char **argv)
     check_foreign();
     check_limits();
     check_nesting();
+    check_names();
     return test_result();
 }

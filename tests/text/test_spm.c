@@ -179,8 +179,7 @@ static void check_specs(void)
         uint64_t value;
         const char *part;
     } cases[] = {
-        {2, 3, MF_SPM_UNIGRAM, "trainer_spec.model_type: UNIGRAM, expected BPE"},
-        {2, 3, MF_SPM_WORDS, "trainer_spec.model_type: WORD, expected BPE"},
+        {2, 3, MF_SPM_WORDS, "trainer_spec.model_type: WORD, expected BPE or UNIGRAM"},
         {2, 3, 99, "trainer_spec.model_type: of no kind that is known, expected BPE"},
         {2, 24, 1, "trainer_spec.treat_whitespace_as_suffix: expected false"},
         {3, 5, 0, "normalizer_spec.escape_whitespaces: expected true"},
@@ -543,6 +542,8 @@ int main(int argc, char **argv)
     check_failing_folder("spm_model/llama");
     check_failing_folder("spm_model/defined");
     check_failing_folder("spm_model/mapped");
+    check_failing_folder("unigram/symbols");
+    check_failing_folder("unigram/gguf/model.gguf");
     check_failing_folder("hunyuan");
     text_encode_long_words("spm_model/llama");
     return test_result();

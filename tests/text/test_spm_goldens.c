@@ -7,23 +7,23 @@
 
 #define MAX_IDS ((size_t)1 << 16)
 
-/* tests/text/data/spm_json/NAME */
-static const char *form_path(const char *name, const char *end)
+/* tests/text/data/FOLDER/NAME */
+static const char *form_path(const char *folder, const char *name, const char *end)
 {
     static char path[256];
-    snprintf(path, sizeof path, "spm_json/%s%s", name, end);
+    snprintf(path, sizeof path, "%s/%s%s", folder, name, end);
     return path;
 }
 
 /* A form with the vocabulary that it names between two @ put in. */
-static mf_tokenizer *open_form(const char *name)
+static mf_tokenizer *open_form(const char *folder, const char *name)
 {
-    text_file form = text_file_read(form_path(name, ".json"));
+    text_file form = text_file_read(form_path(folder, name, ".json"));
     char *at = strchr((char *)form.data, '@'), vocabulary[64];
     REQUIRE(at != NULL && strchr(at + 1, '@') != NULL);
     char *end = strchr(at + 1, '@');
     snprintf(vocabulary, sizeof vocabulary, "%.*s", (int)(end - at - 1), at + 1);
-    text_file part = text_file_read(form_path(vocabulary, ".txt"));
+    text_file part = text_file_read(form_path(folder, vocabulary, ".txt"));
     char *text = malloc(form.n_bytes + part.n_bytes + 1);
     REQUIRE(text != NULL);
     const int n =
@@ -76,10 +76,12 @@ static size_t read_ids(text_file *file, size_t n, int32_t *ids)
     return n;
 }
 
-static void check_ids(const mf_tokenizer *t, const char *name, const char *file)
+/* folder: of the texts. */
+static void check_ids(const mf_tokenizer *t, const char *folder, const char *name, const char *file)
 {
     static int32_t want[MAX_IDS];
-    text_file ids = text_file_read(file), texts = text_file_read("spm_json/texts.bin");
+    text_file ids = text_file_read(file);
+    text_file texts = text_file_read(form_path(folder, "texts", ".bin"));
     const uint32_t n_texts = text_file_u32(&texts);
     for (uint32_t i = 0; i < n_texts; i++) {
         const uint32_t n_bytes = text_file_u32(&texts);
@@ -142,10 +144,10 @@ static void check_decoding(const mf_tokenizer *t, const char *name, const char *
 }
 
 /* Each token adds what the package's stream adds with it. */
-static void check_stream(const mf_tokenizer *t, const char *name)
+static void check_stream(const mf_tokenizer *t, const char *folder, const char *name)
 {
     static decoded d;
-    text_file file = text_file_read(form_path(name, ".stream"));
+    text_file file = text_file_read(form_path(folder, name, ".stream"));
     size_t n_sequences = 0;
     for (; file.at < file.n_bytes; n_sequences++) {
         d.n_bytes = 0;
@@ -180,7 +182,7 @@ static void check_long_text(yyjson_val *item, size_t index)
     size_t i, n, n_bytes = 0, n_ids = 0;
     yyjson_val *part;
     mf_error error = {0};
-    mf_tokenizer *t = open_form(yyjson_get_str(yyjson_obj_get(item, "form")));
+    mf_tokenizer *t = open_form("spm_json", yyjson_get_str(yyjson_obj_get(item, "form")));
     yyjson_arr_foreach(yyjson_obj_get(item, "parts"), i, n, part)
     {
         yyjson_val *unit = yyjson_arr_get(part, 0);
@@ -212,14 +214,33 @@ static void check_long_texts(void)
     mf_json_free(&json);
 }
 
-static void check_folder(const char *name)
+static void check_form(const char *folder, const char *name)
+{
+    mf_tokenizer *t = open_form(folder, name);
+    check_ids(t, folder, name, form_path(folder, name, ".ids"));
+    check_decoding(t, name, form_path(folder, name, ".decode"));
+    check_stream(t, folder, name);
+    mf_tokenizer_free(&t);
+}
+
+/* texts: the folder of those. */
+static void check_folder(const char *texts, const char *name)
 {
     char path[128];
     mf_tokenizer *t = text_tokenizer_open(name);
     snprintf(path, sizeof path, "%s/ids.bin", name);
-    check_ids(t, name, path);
+    check_ids(t, texts, name, path);
     snprintf(path, sizeof path, "%s/decode.bin", name);
     check_decoding(t, name, path);
+    mf_tokenizer_free(&t);
+}
+
+/* The head of a GGUF file that has the model of unigram/plain. */
+static void check_gguf(void)
+{
+    mf_tokenizer *t = text_tokenizer_open("unigram/gguf/model.gguf");
+    check_ids(t, "unigram", "gguf", "unigram/plain/ids.bin");
+    check_decoding(t, "gguf", "unigram/plain/decode.bin");
     mf_tokenizer_free(&t);
 }
 
@@ -228,18 +249,21 @@ int main(int argc, char **argv)
     static const char *const forms[] = {"llama",  "llama_added", "mistral", "gemma",
                                         "ernie",  "always",      "never",   "old",
                                         "digits", "regex",       "holes",   "holes_apart"};
+    static const char *const unigram_forms[] = {"t5", "old", "fallback", "stripped"};
     static const char *const folders[] = {"spm_model/llama", "spm_model/defined",
                                           "spm_model/mapped", "spm_model/extra", "hunyuan"};
+    static const char *const unigram_folders[] = {"unigram/plain", "unigram/bytes",
+                                                  "unigram/symbols", "unigram/pairs"};
     text_data_set_dir(argc, argv);
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        mf_tokenizer *t = open_form(forms[i]);
-        check_ids(t, forms[i], form_path(forms[i], ".ids"));
-        check_decoding(t, forms[i], form_path(forms[i], ".decode"));
-        check_stream(t, forms[i]);
-        mf_tokenizer_free(&t);
-    }
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        check_form("spm_json", forms[i]);
+    for (size_t i = 0; i < sizeof unigram_forms / sizeof *unigram_forms; i++)
+        check_form("unigram", unigram_forms[i]);
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-        check_folder(folders[i]);
+        check_folder("spm_json", folders[i]);
+    for (size_t i = 0; i < sizeof unigram_folders / sizeof *unigram_folders; i++)
+        check_folder("unigram", unigram_folders[i]);
+    check_gguf();
     check_long_texts();
     return test_result();
 }

@@ -43,7 +43,8 @@ static void check_files(void)
     const mf_status no = MF_ERR_UNSUPPORTED, bad = MF_ERR_FORMAT;
     check_refused("[]", bad, "t.json");
     check_refused("{" BYTES "}", bad, "model");
-    check_refused("{" BYTES ",\"model\":{\"type\":\"Unigram\"}}", no, "Unigram");
+    check_refused("{" BYTES ",\"model\":{\"type\":\"Unigram\"}}", no, "Unigram behind a ByteLevel");
+    check_refused("{" BYTES ",\"model\":{\"type\":\"WordPiece\"}}", no, "WordPiece");
     check_refused("{" BYTES ",\"normalizer\":{\"type\":\"NFKC\"}," MODEL "}", no, "NFKC");
     check_refused("{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," MODEL "}", no, "Whitespace");
     check_refused("{\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," MODEL "}", no, "decoder");

@@ -9,7 +9,7 @@
 #ifndef MF_KERNELS_BLOCKS_MANY_AVX2_H
 #define MF_KERNELS_BLOCKS_MANY_AVX2_H
 
-#include "kernels/x86/blocks_narrow_avx2.h"
+#include "kernels/x86/blocks_few_avx2.h"
 
 /* Whether so many tokens have eights, and products of them. */
 static bool are_turned(mf_weight_kind kind, uint32_t n_tokens)

@@ -8,7 +8,7 @@
  *   WIDE_BITS, WIDE_LIMIT     so many bits, of activations as integers up to this, with a unit for
  *                             each 32 columns
  *   store_wide_sums()         what they are to have of a token beside digits
- *   sum_eights(), sum_columns()   integers of blocks_narrow_avx2.h and blocks_many_avx2.h
+ *   sum_eights(), sum_columns()   integers of blocks_few_avx2.h and blocks_many_avx2.h
  *   sum_four(), add_span(), add_rows()   as blocks_product.h has them; after those two
  */
 #ifndef MF_KERNELS_BLOCKS_SPAN_AVX2_H

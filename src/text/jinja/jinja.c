@@ -12,6 +12,8 @@
 #define MAX_PARSED_BYTES ((size_t)64 << 20)
 #define MAX_PARSE_STEPS ((uint64_t)20000000)
 #define PARSE_DEPTH 150
+/* Of the same, gone through once more: operators are levels then, too. */
+#define NAMES_DEPTH 1000
 /* What one rendering may take, unless the caller says otherwise. */
 #define MAX_STEPS ((uint64_t)100000000)
 #define MAX_DEPTH 400
@@ -69,6 +71,8 @@ static void parse(mf_jrun *j, mf_jinja *jinja, const char *name, const char *tex
     const char *source = take_source(j, text, n_bytes, &n);
     if (source != NULL)
         jinja->first = mf_j_parse(j, source, n);
+    j->depth = NAMES_DEPTH;
+    mf_j_check_names(j, jinja->first);
 }
 
 mf_status mf_jinja_parse(const mf_allocator *a, const char *name, const char *text, size_t n_bytes,

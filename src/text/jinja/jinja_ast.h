@@ -21,14 +21,14 @@ typedef enum mf_jnode_kind {
     MF_JN_FILTER,          /* a|name(list); a NULL: the text of a filter block */
     MF_JN_TEST,            /* a is name(list) */
     MF_JN_CHOICE,          /* b if a else c (or NULL) */
-    MF_JN_AND,
-    MF_JN_OR,
-    MF_JN_NOT,
-    MF_JN_UNARY,   /* op, a */
-    MF_JN_BINARY,  /* op, a, b */
-    MF_JN_COMPARE, /* a, list of operands */
-    MF_JN_OPERAND, /* op ('i': in, 'n': not in), a */
-    MF_JN_CONCAT,  /* list */
+    MF_JN_AND,             /* a, b; is_set: what stands first is a constant */
+    MF_JN_OR,              /* the same */
+    MF_JN_NOT,             /* a; is_set: of a constant */
+    MF_JN_UNARY,           /* op, a */
+    MF_JN_BINARY,          /* op, a, b */
+    MF_JN_COMPARE,         /* a, list of operands */
+    MF_JN_OPERAND,         /* op ('i': in, 'n': not in), a */
+    MF_JN_CONCAT,          /* list */
     /* statements */
     MF_JN_TEXT,   /* value */
     MF_JN_OUTPUT, /* a */
@@ -41,7 +41,7 @@ typedef enum mf_jnode_kind {
     MF_JN_PARAMETER,    /* name; a: default or NULL */
     MF_JN_CALL_BLOCK,   /* a: call, b: the macro that is its caller */
     MF_JN_FILTER_BLOCK, /* a: filters; list: body */
-    MF_JN_SCOPE,        /* list: body */
+    MF_JN_SCOPE,        /* list: body; is_set: with variables of its own */
     MF_JN_BREAK,
     MF_JN_CONTINUE
 } mf_jnode_kind;
@@ -63,5 +63,7 @@ typedef struct mf_jnode {
 
 /* Parses tokens into the statements of a template; NULL where it is empty or failed (mf_j_ok). */
 mf_jnode *mf_j_parse(mf_jrun *j, const char *text, size_t n_bytes);
+/* Fails where they name a filter or a test that Jinja refuses before it renders. */
+void mf_j_check_names(mf_jrun *j, const mf_jnode *first);
 
 #endif

@@ -132,13 +132,18 @@ static mf_jval eval_call(mf_jrun *j, const mf_jnode *node, mf_jval caller)
     return mf_j_call(j, callee, &arguments);
 }
 
+mf_jval mf_j_fail_name(mf_jrun *j, const char *kind, const mf_jstr *name)
+{
+    return mf_j_fail(j, MF_ERR_UNSUPPORTED, "no %s named '%.*s'", kind,
+                     name->n_bytes < 60 ? (int)name->n_bytes : 60, name->text);
+}
+
 mf_jval mf_j_apply_filter(mf_jrun *j, const mf_jstr *name, mf_jval value,
                           const mf_jarguments *arguments)
 {
     const mf_jbuiltin *filter = mf_j_find_filter(name);
     if (filter == NULL)
-        return mf_j_fail(j, MF_ERR_UNSUPPORTED, "no filter named '%.*s'",
-                         name->n_bytes < 60 ? (int)name->n_bytes : 60, name->text);
+        return mf_j_fail_name(j, "filter", name);
     return mf_j_call_builtin(j, filter, value, arguments);
 }
 
@@ -146,8 +151,7 @@ bool mf_j_apply_test(mf_jrun *j, const mf_jstr *name, mf_jval value, const mf_ja
 {
     const mf_jbuiltin *test = mf_j_find_test(name);
     if (test == NULL) {
-        mf_j_fail(j, MF_ERR_UNSUPPORTED, "no test named '%.*s'",
-                  name->n_bytes < 60 ? (int)name->n_bytes : 60, name->text);
+        mf_j_fail_name(j, "test", name);
         return false;
     }
     return mf_j_truth(mf_j_call_builtin(j, test, value, arguments));

@@ -103,6 +103,8 @@ const mf_jbuiltin *mf_j_find_test(const mf_jstr *name);
 const mf_jbuiltin *mf_j_find_method(mf_jval whole, const mf_jstr *name);
 extern const mf_jbuiltin mf_j_text_filters[], mf_j_list_filters[], mf_j_number_filters[],
     mf_j_pick_filters[], mf_j_globals[], mf_j_string_methods[], mf_j_split_methods[];
+/* Fails: there is no such filter, or test. */
+mf_jval mf_j_fail_name(mf_jrun *j, const char *kind, const mf_jstr *name);
 mf_jval mf_j_apply_filter(mf_jrun *j, const mf_jstr *name, mf_jval value,
                           const mf_jarguments *arguments);
 bool mf_j_apply_test(mf_jrun *j, const mf_jstr *name, mf_jval value,

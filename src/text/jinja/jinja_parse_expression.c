@@ -563,6 +563,14 @@ static mf_jnode *parse_comparison(mf_jparser *p)
     return node;
 }
 
+/* What Jinja computes before it renders, as far as it matters to what it drops then. */
+static bool is_constant(const mf_jnode *node)
+{
+    return node->kind == MF_JN_CONST ||
+           ((node->kind == MF_JN_AND || node->kind == MF_JN_OR || node->kind == MF_JN_NOT) &&
+            node->is_set);
+}
+
 static mf_jnode *parse_not(mf_jparser *p)
 {
     if (!mf_j_is_name(p, "not"))
@@ -572,6 +580,7 @@ static mf_jnode *parse_not(mf_jparser *p)
         return node;
     mf_j_next(p);
     node->a = parse_not(p);
+    node->is_set = is_constant(node->a);
     mf_j_leave(p->j);
     return node;
 }
@@ -581,6 +590,7 @@ static mf_jnode *join(mf_jparser *p, mf_jnode_kind kind, mf_jnode *a, mf_jnode *
     mf_jnode *node = mf_j_node(p, kind);
     node->a = a;
     node->b = b;
+    node->is_set = a != NULL && is_constant(a);
     return node;
 }
 

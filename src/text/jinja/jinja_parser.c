@@ -178,6 +178,7 @@ static mf_jnode *parse_filter_block(mf_jparser *p)
 static mf_jnode *parse_generation(mf_jparser *p)
 {
     mf_jnode *node = mf_j_node(p, MF_JN_SCOPE);
+    node->is_set = true;
     node->list = parse_body_to(p, "endgeneration");
     return node;
 }

@@ -98,6 +98,8 @@ mf_status mf_reply_create(const mf_reply_syntax *syntax, const mf_reply_options 
         return mf_fail_memory(error, sizeof *reply, "a reply");
     init_scan(&reply->scan, syntax, &o);
     mf_status status = mf_reply_tools_read(&syntax->allocator, o.tools, &reply->scan.tools, error);
+    if (status == MF_OK) /* a place, even where nothing is said */
+        status = mf_buffer_reserve(&reply->scan.in, 1, "a reply", error);
     if (status == MF_OK && o.prompt != NULL)
         read_prompt(&reply->scan, &o);
     if (status == MF_OK && reply->scan.status != MF_OK)

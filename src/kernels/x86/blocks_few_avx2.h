@@ -8,8 +8,8 @@
  * either half; the lower half has the blocks 0 to 3 of a span, the higher one 4 to 7. Of 16: two,
  * of two rows each; of a row's two lanes one has the first 16 columns of a block, one the last.
  */
-#ifndef MF_KERNELS_BLOCKS_NARROW_AVX2_H
-#define MF_KERNELS_BLOCKS_NARROW_AVX2_H
+#ifndef MF_KERNELS_BLOCKS_FEW_AVX2_H
+#define MF_KERNELS_BLOCKS_FEW_AVX2_H
 
 #include "kernels/x86/blocks_sizes_avx2.h"
 
