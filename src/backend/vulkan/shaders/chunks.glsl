@@ -23,7 +23,7 @@ const uint N_WORDS = 8;
 const bool HAS_MIN = true; // a value has a bias besides its scale
 #elif !defined(ANY)
 const bool HAS_MIN = false;
-#define QUAD_POWERS vec4(1.0)
+#define QUAD_POWERS(j) vec4(1.0)
 #endif
 
 struct Chunk {
@@ -114,14 +114,14 @@ const int B = int(BITS);
 // Values 4j .. 4j + 3, times the powers of two that QUAD_FACTORS undo, in x, but for 2^-60: where they
 // lie in a word, or in its upper half, as the last bits of a float whose others are zero. That needs
 // no subtraction. x below 2^39 stays finite, and nothing is rounded that is not far below 2^-66.
-#define QUAD_POWERS POWERS_FROM(-89)
-#define QUAD_FACTORS FACTORS_FROM(89)
+#define QUAD_POWERS(j) POWERS_FROM(-89)
+#define QUAD_FACTORS(j) FACTORS_FROM(89)
 #define DOT_FACTOR TWO_TO(60)
 #else
 // The same without 2^-60, where floats below the least normal one may count as zero: the bits become
 // the last ones of 2^23 and more, and lose the 2^23 again.
-#define QUAD_POWERS POWERS_FROM(0)
-#define QUAD_FACTORS FACTORS_FROM(0)
+#define QUAD_POWERS(j) POWERS_FROM(0)
+#define QUAD_FACTORS(j) FACTORS_FROM(0)
 #define DOT_FACTOR 1.0
 #endif
 
@@ -155,7 +155,7 @@ vec2 line_of(Chunk c)
 
 vec4 values_of(Chunk c, uint j, vec2 line)
 {
-    return fma(quad(c, j), QUAD_FACTORS * line.x, vec4(line.y));
+    return fma(quad(c, j), QUAD_FACTORS(j) * line.x, vec4(line.y));
 }
 #endif
 
@@ -344,7 +344,7 @@ vec4 values_of(Chunk c, uint j, vec2 line)
     const vec4 v = quad(c, j);
     if (!IS_BLOCK)
         return v;
-    const vec4 scale = QUAD_FACTORS * line.x;
+    const vec4 scale = QUAD_FACTORS(j) * line.x;
     return HAS_MIN ? fma(v, scale, vec4(line.y)) : v * scale;
 }
 #endif
@@ -388,7 +388,7 @@ Chunk load_of_row(Weight row, uint first, uint n_cols)
     return c;
 }
 #elif !defined(AFFINE)
-#define QUAD_FACTORS vec4(1.0)
+#define QUAD_FACTORS(j) vec4(1.0)
 
 Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {
