@@ -8,6 +8,7 @@
 #include "backend/vulkan/vk_internal.h"
 #include "test.h"
 #include "vulkan_open.h"
+#include "vulkan_product.h"
 
 #define SLOT_BYTES ((uint64_t)1 << 15) /* of activations */
 #define N_SLOTS 16u
@@ -19,6 +20,8 @@ enum { X, NORM, LOGITS, SHARED_GATE, MLP, UP, IDS, PICKED, TABLE, SHARED, ACT, O
 typedef struct sizes {
     uint32_t n_cols, n_experts, k;
     bool normalise;
+    mf_weight_kind kind;  /* of experts: affine of 4 bits, the router of 8; or blocks */
+    mf_dtype router_type; /* of blocks, floats */
 } sizes;
 
 typedef struct play {
@@ -39,29 +42,42 @@ static mf_span slot(const play *p, uint32_t i)
     return (mf_span){p->buffer, i * SLOT_BYTES};
 }
 
-static mf_weight weight(play *p, uint32_t bits, uint32_t n_rows, uint32_t n_cols)
+static mf_weight weight(play *p, mf_weight_shape form, uint32_t n_rows, uint32_t n_cols)
 {
-    mf_weight w = {.shape = {.kind = MF_WEIGHT_AFFINE,
-                             .float_type = MF_BF16,
-                             .bits = bits,
-                             .group = 64,
-                             .n_rows = n_rows,
-                             .n_cols = n_cols}};
-    for (uint32_t i = 0; i < 3; i++) {
+    mf_weight w = {.shape = form};
+    w.shape.n_rows = n_rows;
+    w.shape.n_cols = n_cols;
+    for (uint32_t i = 0; i < mf_weight_format_of(&form)->n_arrays; i++) {
+        const uint64_t n = mf_weight_array_bytes(&w.shape, i);
         w.arrays[i] = (mf_span){p->buffer, p->at};
-        p->at += (mf_weight_array_bytes(&w.shape, i) + 63) / 64 * 64;
+        REQUIRE(p->at + n <= BUFFER_BYTES);
+        product_fill(&w.shape, i, p->image + p->at, &p->random);
+        p->at += (n + 63) / 64 * 64;
     }
-    REQUIRE(p->at <= BUFFER_BYTES);
     return w;
 }
 
-/* Numbers of ordinary size in every form: what is chosen differs from layer to layer. */
+static mf_weight_shape affine(uint32_t bits)
+{
+    return (mf_weight_shape){
+        .kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = bits, .group = 64};
+}
+
+static mf_weight_shape form_of(const sizes *s)
+{
+    return s->kind == MF_WEIGHT_AFFINE ? affine(4) : (mf_weight_shape){.kind = s->kind};
+}
+
+static mf_weight_shape router_form(const sizes *s)
+{
+    return s->kind == MF_WEIGHT_AFFINE
+               ? affine(8)
+               : (mf_weight_shape){.kind = MF_WEIGHT_FLOAT, .float_type = s->router_type};
+}
+
+/* What is chosen differs from layer to layer. */
 static void fill(play *p, const sizes *s)
 {
-    for (uint64_t i = 0; i < BUFFER_BYTES; i++) {
-        const unsigned char r = (unsigned char)(test_random(&p->random) >> 40);
-        p->image[i] = i % 2 == 0 ? r & 0xfe : (r & 0x83) | 0x3c;
-    }
     for (uint64_t i = 0; i < 2 * SLOT_BYTES / sizeof(float); i++)
         ((float *)(void *)p->image)[i] =
             (float)(test_random(&p->random) % 2001) / (i < SLOT_BYTES / 4 ? 1e3f : 1e5f) - 1e-2f;
@@ -71,6 +87,7 @@ static void fill(play *p, const sizes *s)
 
 static void make_experts(play *p, const sizes *s, mf_input_step before)
 {
+    const mf_weight_shape form = form_of(s);
     mf_routed_experts_params r = {
         .x = slot(p, X),
         .ids = slot(p, IDS),
@@ -83,12 +100,15 @@ static void make_experts(play *p, const sizes *s, mf_input_step before)
         .before = before,
         .sum = {slot(p, X), slot(p, PICKED), slot(p, SHARED), slot(p, SHARED_GATE)}};
     r.slots = (mf_span){p->buffer, p->at};
-    r.gate = weight(p, 4, 512, s->n_cols);
-    r.up = weight(p, 4, 512, s->n_cols);
-    r.down = weight(p, 4, s->n_cols, 512);
-    r.slot_bytes = p->at - r.slots.offset;
-    p->at = r.slots.offset + r.slot_bytes * s->n_experts;
-    REQUIRE(p->at <= BUFFER_BYTES);
+    for (uint32_t i = 0; i < s->n_experts; i++) { /* all alike; of the first one it is kept where */
+        const mf_weight gate = weight(p, form, 512, s->n_cols);
+        const mf_weight up = weight(p, form, 512, s->n_cols);
+        const mf_weight down = weight(p, form, s->n_cols, 512);
+        r.gate = i == 0 ? gate : r.gate;
+        r.up = i == 0 ? up : r.up;
+        r.down = i == 0 ? down : r.down;
+        r.slot_bytes = i == 0 ? p->at - r.slots.offset : r.slot_bytes;
+    }
     p->experts = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = 1, .u.routed = r};
 }
 
@@ -96,24 +116,25 @@ static void make_experts(play *p, const sizes *s, mf_input_step before)
 static void make(play *p, const sizes *s, uint64_t shift)
 {
     const mf_input_step before = {.kind = MF_INPUT_NORMED, .weight = slot(p, NORM), .eps = EPS};
+    const mf_weight_shape form = form_of(s), router = router_form(s);
     p->at = N_SLOTS * SLOT_BYTES + shift;
     p->router = p->shared_in = p->shared_out = (mf_op){.kind = MF_OP_MATMUL, .n_rows = 1};
     p->router.u.matmul = (mf_matmul_params){.x = slot(p, X),
                                             .n = 2,
-                                            .weight = {weight(p, 8, s->n_experts, s->n_cols)},
+                                            .weight = {weight(p, router, s->n_experts, s->n_cols)},
                                             .y = {slot(p, LOGITS), slot(p, SHARED_GATE)},
                                             .before = before};
-    p->router.u.matmul.weight[1] = weight(p, 8, 1, s->n_cols);
+    p->router.u.matmul.weight[1] = weight(p, router, 1, s->n_cols);
     p->shared_in.u.matmul = (mf_matmul_params){.x = slot(p, X),
                                                .n = 2,
-                                               .weight = {weight(p, 4, 512, s->n_cols)},
+                                               .weight = {weight(p, form, 512, s->n_cols)},
                                                .y = {slot(p, MLP), slot(p, UP)},
                                                .before = before,
                                                .is_paired = true};
-    p->shared_in.u.matmul.weight[1] = weight(p, 4, 512, s->n_cols);
+    p->shared_in.u.matmul.weight[1] = weight(p, form, 512, s->n_cols);
     p->shared_out.u.matmul = (mf_matmul_params){.x = slot(p, MLP),
                                                 .n = 1,
-                                                .weight = {weight(p, 4, s->n_cols, 512)},
+                                                .weight = {weight(p, form, s->n_cols, 512)},
                                                 .y = {slot(p, SHARED)}};
     p->route = (mf_op){.kind = MF_OP_ROUTE,
                        .n_rows = 1,
@@ -164,7 +185,8 @@ static void compare(play *p, const char *what, const sizes *s, uint64_t most_dis
     static results apart, joined;
     (void)run(p, false, &apart);
     const uint64_t n = run(p, true, &joined);
-    CHECK_MSG(memcmp(apart.x, joined.x, s->n_cols * sizeof(float)) == 0, "%s: other sums", what);
+    CHECK_MSG(memcmp(apart.x, joined.x, s->n_cols * sizeof(float)) == 0,
+              "form %d, %u columns, %s: other sums", (int)s->kind, s->n_cols, what);
     CHECK_MSG(memcmp(apart.ids, joined.ids, s->k * sizeof(int32_t)) == 0, "%s: others chosen",
               what);
     CHECK_MSG(memcmp(apart.weights, joined.weights, s->k * sizeof(float)) == 0, "%s: other weights",
@@ -175,14 +197,25 @@ static void compare(play *p, const char *what, const sizes *s, uint64_t most_dis
 
 static void check_sizes(play *p)
 {
-    static const sizes list[] = {{512, 32, 4, true}, {1024, 32, 8, false}, {2048, 32, 8, true}};
+    static const sizes list[] = {{512, 32, 4, true, MF_WEIGHT_GGUF_Q4_0, MF_F32},
+                                 {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16},
+                                 {1024, 32, 8, false, MF_WEIGHT_AFFINE, MF_BF16},
+                                 {1024, 32, 8, true, MF_WEIGHT_GGUF_Q4_K, MF_F32},
+                                 {2048, 32, 8, true, MF_WEIGHT_AFFINE, MF_BF16},
+                                 {2048, 32, 8, true, MF_WEIGHT_GGUF_Q4_0, MF_F32},
+                                 {512, 32, 8, false, MF_WEIGHT_GGUF_Q8_0, MF_BF16},
+                                 {512, 32, 8, true, MF_WEIGHT_GGUF_MXFP4, MF_F16},
+                                 {1024, 32, 8, true, MF_WEIGHT_MXFP4, MF_BF16},
+                                 {1024, 32, 4, true, MF_WEIGHT_GGUF_Q6_K, MF_F32},
+                                 {512, 64, 8, true, MF_WEIGHT_GGUF_IQ4_XS, MF_F32},
+                                 {512, 32, 8, true, MF_WEIGHT_GGUF_Q5_0, MF_F32}};
     mf_vk_backend *be = (mf_vk_backend *)p->be;
-    for (size_t i = 0; i < (vulkan_is_short() ? 2 : 3); i++) {
+    for (size_t i = 0; i < (vulkan_is_short() ? 4 : sizeof list / sizeof *list); i++) {
         fill(p, &list[i]);
         make(p, &list[i], 0);
         compare(p, "one after the other", &list[i], 2);
         make(p, &list[i], 4);
-        compare(p, "not aligned", &list[i], 12);
+        compare(p, "not aligned", &list[i], 14);
         make(p, &list[i], 0);
         be->grid.epoch = UINT32_MAX - 1; /* the second layer's number is the first again */
         compare(p, "numbers begin again", &list[i], 2);
@@ -192,7 +225,7 @@ static void check_sizes(play *p)
 
 static void check_refusals(play *p)
 {
-    const sizes s = {512, 32, 4, true};
+    const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
     const mf_vk_backend *be = (mf_vk_backend *)p->be;
     make(p, &s, 0);
     CHECK(be->base.ops->supports_op(p->be, &p->mixture));
@@ -212,7 +245,7 @@ static void check_refusals(play *p)
 /* As if a workgroup had waited in vain. The last check: nothing runs after it. */
 static void check_fault(play *p)
 {
-    const sizes s = {512, 32, 4, true};
+    const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
     mf_vk_backend *be = (mf_vk_backend *)p->be;
     mf_error error = {0};
     make(p, &s, 0);
@@ -243,7 +276,7 @@ static void check_device(uint32_t n_resident)
         CHECK(n_resident == 0 || ((mf_vk_backend *)p.be)->device.n_resident == n_resident);
     } else {
         CHECK(n_resident == 0 || !((mf_vk_backend *)p.be)->device.has_int64_atomics);
-        const sizes s = {512, 32, 4, true};
+        const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
         make(&p, &s, 0);
         CHECK(!p.be->ops->supports_op(p.be, &p.mixture));
     }

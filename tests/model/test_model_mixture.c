@@ -36,7 +36,8 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool has_mixtures, 
     REQUIRE_OK(mf_engine_open_with(dir, &options, &with, &engine, &error), &error);
     mf_engine_info(engine, &info);
     if (has_mixtures) /* others have them where the device does by itself */
-        CHECK(engine->runner.fused.has_mixtures);
+        for (uint32_t i = 0; i < engine->runner.h.n_layers; i++)
+            CHECK(engine->runner.fused.has_mixture[i]);
     for (uint32_t i = 0; i < N_TOKENS; i++)
         tokens[i] = (int32_t)(i * 7919 % info.n_vocab);
     *n_floats = info.n_vocab;

@@ -31,6 +31,14 @@ struct Chunk {
     uint scale, bias; // as they lie
 };
 
+// The two floats of 16 bits of a word.
+vec2 floats_of(uint word)
+{
+    if (FLOAT_TYPE == BF16)
+        return uintBitsToFloat(uvec2(word << 16, word & 0xffff0000u));
+    return vec2(half_to_float(word & 0xffffu), half_to_float(word >> 16));
+}
+
 // Column of a chunk's values 4j .. 4j + 3, from the first one's on.
 uint quad_col(uint j, uint step)
 {
@@ -237,12 +245,7 @@ Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 
 float value(Chunk c, uint i)
 {
-    if (FLOAT_TYPE == F32)
-        return uintBitsToFloat(c.words[i]);
-    const uint word = c.words[i / 2];
-    if (FLOAT_TYPE == BF16)
-        return uintBitsToFloat(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
-    return half_to_float(i % 2 == 0 ? word & 0xffffu : word >> 16);
+    return FLOAT_TYPE == F32 ? uintBitsToFloat(c.words[i]) : floats_of(c.words[i / 2])[i % 2];
 }
 #endif
 
