@@ -237,10 +237,22 @@ static void measure_barriers(bench *b)
 }
 
 /* Asked for before layers are measured. */
-static bool has_mixtures(bench *b, const mf_op *op)
+static bool lacks(bench *b, const subject *s, const mf_op *op)
 {
-    b->has_mixtures = b->gpu.be->base.ops->supports_op(&b->gpu.be->base, op);
-    return b->has_mixtures;
+    if (!s->is_whole)
+        return false;
+    b->has[s->joined] = b->gpu.be->base.ops->supports_op(&b->gpu.be->base, op);
+    return !b->has[s->joined];
+}
+
+static double free_time(bench *b, const subject *s)
+{
+    double us[RUNS];
+    b->is_free = true;
+    for (uint32_t i = 0; i < RUNS; i++)
+        us[i] = run(b, s);
+    b->is_free = false;
+    return bench_median(us, RUNS);
 }
 
 static void measure(bench *b, const subject *s)
@@ -253,7 +265,7 @@ static void measure(bench *b, const subject *s)
     b->n_touched = 0;
     if (s->make != NULL) {
         s->make(b, s, &op);
-        if (s->joined == BENCH_MIXTURE && !has_mixtures(b, &op))
+        if (lacks(b, s, &op))
             return;
         bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
     }
@@ -268,13 +280,10 @@ static void measure(bench *b, const subject *s)
         (double)(b->gpu.be->weight_bytes - bytes_before) / n + (double)b->n_touched;
     const double n_dispatches = (double)(b->gpu.be->stream.n_dispatches - before) / n;
     const double median = bench_median(us, RUNS);
-    double free_us[RUNS];
-    b->is_free = true;
-    for (uint32_t i = 0; i < RUNS; i++)
-        free_us[i] = run(b, s);
-    b->is_free = false;
-    printf("%-40s %8.2f us (%.2f ..) free %7.2f  %.0f dispatches", s->name, median, us[0],
-           bench_median(free_us, RUNS), n_dispatches);
+    printf("%-40s %8.2f us (%.2f ..)", s->name, median, us[0]);
+    if (!s->is_whole) /* two of those must not run at once: they use the same memory */
+        printf(" free %7.2f", free_time(b, s));
+    printf("  %.0f dispatches", n_dispatches);
     if (bytes != 0.0)
         printf("  %8.1f KB %7.1f GB/s %5.1f %%", bytes / 1e3, bytes / median / 1e3,
                100.0 * bytes / median * 1e6 / b->read);
@@ -314,8 +323,7 @@ static size_t next_in_layer(const bench *b, layer l, size_t i)
     for (; i < n_fused; i++) {
         const subject *s = &fused_subjects[i];
         const bool is_in = (l == LAYER_ATTENDS ? s->in_full : s->in_linear) != 0;
-        if (b->has_mixtures ? s->joined == BENCH_MIXTURE || (is_in && s->joined == BENCH_ALONE)
-                            : is_in)
+        if (is_in && b->has[s->joined] == s->is_whole)
             break;
     }
     return i;
@@ -391,7 +399,7 @@ static void measure_layers(bench *b)
         mf_error error = {0};
         mf_op op;
         fused_subjects[i].make(b, &fused_subjects[i], &op);
-        if (fused_subjects[i].joined == BENCH_MIXTURE && !has_mixtures(b, &op))
+        if (lacks(b, &fused_subjects[i], &op))
             continue;
         bench_begin_batch(b, &at);
         bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);

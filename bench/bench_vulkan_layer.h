@@ -13,6 +13,13 @@
 #define N_EXPERTS 256u
 #define STATE_BYTES ((uint64_t)64 << 20) /* before the weights */
 
+typedef enum bench_joined {
+    BENCH_ALONE,
+    BENCH_MIXTURE,
+    BENCH_LINEAR_ROW,
+    BENCH_JOINED
+} bench_joined;
+
 typedef struct bench {
     const char *device, *only;
     const char *ways, *form_name;
@@ -27,7 +34,7 @@ typedef struct bench {
     double fused;               /* us of four layers of one token, one that attends */
     uint32_t n_routed;          /* operations of routed experts so far */
     bool is_free;               /* nothing waits for what is recorded before it */
-    bool has_mixtures;          /* the device has a row's mixture as one operation */
+    bool has[BENCH_JOINED];     /* the device has these as one operation */
 } bench;
 
 typedef struct subject {
@@ -35,8 +42,10 @@ typedef struct subject {
     void (*make)(bench *b, const struct subject *s, mf_op *op);
     uint32_t a, b, context; /* what make makes of them */
     uint32_t in_linear, in_full, in_token;
-    /* Whether the device has it in BENCH_MIXTURE, which is then in layers in place of it. */
-    enum { BENCH_ALONE, BENCH_IN_MIXTURE, BENCH_MIXTURE } joined;
+    /* What it is a part of, or all of: where the device has that as one operation, it is in layers
+     * in place of its parts. */
+    bench_joined joined;
+    bool is_whole;
 } subject;
 
 /* Of one token, with steps in the products: in the order in which a layer has them. */

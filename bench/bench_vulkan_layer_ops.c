@@ -339,6 +339,19 @@ static void make_fused_heads_out(bench *b, const subject *s, mf_op *op)
     op->u.matmul.after.kind = MF_OUTPUT_ADDED;
 }
 
+/* Two are made before the first is recorded. */
+static void make_fused_linear_row(bench *b, const subject *s, mf_op *op)
+{
+    static mf_op parts[2][3];
+    static uint32_t turn;
+    const subject rule = {.a = 16, .b = 32};
+    mf_op *p = parts[turn++ % 2];
+    make_fused_linear_in(b, s, &p[0]);
+    make_fused_delta(b, &rule, &p[1]);
+    make_fused_heads_out(b, s, &p[2]);
+    *op = (mf_op){.kind = MF_OP_LINEAR_ROW, .n_rows = 1, .u.linear_row = {&p[0], &p[1], &p[2]}};
+}
+
 static void make_fused_full_in(bench *b, const subject *s, mf_op *op)
 {
     (void)s;
@@ -483,58 +496,64 @@ void bench_begin_batch(bench *b, const subject *s)
 /* ------------------------------------------------------------------------------------- lists -- */
 
 const subject fused_subjects[] = {
-    {"fused linear in, 12352x2048", make_fused_linear_in, 0, 0, 0, 1, 0, 0, BENCH_ALONE},
-    {"fused delta rule 32 heads", make_fused_delta, 16, 32, 0, 1, 0, 0, BENCH_ALONE},
-    {"fused linear out, 2048x4096", make_fused_heads_out, 2048, 4096, 0, 1, 0, 0, BENCH_ALONE},
-    {"fused full in, 9216x2048", make_fused_full_in, 0, 0, 0, 0, 1, 0, BENCH_ALONE},
-    {"fused queries 16x256", make_fused_heads, 16, 256, 0, 0, 1, 0, BENCH_ALONE},
-    {"fused keys 2x256", make_fused_heads, 2, 256, 0, 0, 1, 0, BENCH_ALONE},
-    {"fused attention at 500", make_fused_attention, 16, 2, 500, 0, 1, 0, BENCH_ALONE},
-    {"fused full out, 2048x4096", make_fused_gated_out, 2048, 4096, 0, 0, 1, 0, BENCH_ALONE},
-    {"fused router 257x2048", make_fused_router, 0, 0, 0, 1, 1, 0, BENCH_IN_MIXTURE},
-    {"fused shared in, 2 of 512x2048", make_fused_pair, 512, 2048, 0, 1, 1, 0, BENCH_IN_MIXTURE},
-    {"fused route 8 of 256", make_fused_route, N_EXPERTS, 8, 0, 1, 1, 0, BENCH_IN_MIXTURE},
-    {"fused shared out, 2048x512", make_fused_shared_out, 2048, 512, 0, 1, 1, 0, BENCH_IN_MIXTURE},
-    {"fused experts 8 of 512x2048", make_fused_experts, 512, 2048, 0, 1, 1, 0, BENCH_IN_MIXTURE},
-    {"fused mixture of 512x2048", make_fused_mixture, 512, 2048, 0, 0, 0, 0, BENCH_MIXTURE},
+    {"fused linear in, 12352x2048", make_fused_linear_in, 0, 0, 0, 1, 0, 0, BENCH_LINEAR_ROW,
+     false},
+    {"fused delta rule 32 heads", make_fused_delta, 16, 32, 0, 1, 0, 0, BENCH_LINEAR_ROW, false},
+    {"fused linear out, 2048x4096", make_fused_heads_out, 2048, 4096, 0, 1, 0, 0, BENCH_LINEAR_ROW,
+     false},
+    {"fused linear row", make_fused_linear_row, 2048, 4096, 0, 1, 0, 0, BENCH_LINEAR_ROW, true},
+    {"fused full in, 9216x2048", make_fused_full_in, 0, 0, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"fused queries 16x256", make_fused_heads, 16, 256, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"fused keys 2x256", make_fused_heads, 2, 256, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"fused attention at 500", make_fused_attention, 16, 2, 500, 0, 1, 0, BENCH_ALONE, false},
+    {"fused full out, 2048x4096", make_fused_gated_out, 2048, 4096, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"fused router 257x2048", make_fused_router, 0, 0, 0, 1, 1, 0, BENCH_MIXTURE, false},
+    {"fused shared in, 2 of 512x2048", make_fused_pair, 512, 2048, 0, 1, 1, 0, BENCH_MIXTURE,
+     false},
+    {"fused route 8 of 256", make_fused_route, N_EXPERTS, 8, 0, 1, 1, 0, BENCH_MIXTURE, false},
+    {"fused shared out, 2048x512", make_fused_shared_out, 2048, 512, 0, 1, 1, 0, BENCH_MIXTURE,
+     false},
+    {"fused experts 8 of 512x2048", make_fused_experts, 512, 2048, 0, 1, 1, 0, BENCH_MIXTURE,
+     false},
+    {"fused mixture of 512x2048", make_fused_mixture, 512, 2048, 0, 1, 1, 0, BENCH_MIXTURE, true},
 };
 const size_t n_fused = sizeof fused_subjects / sizeof *fused_subjects;
 
 const subject subjects[] = {
-    {"nothing", NULL, 0, 0, 0, 0, 0, 0, BENCH_ALONE},
-    {"rmsnorm 2048", make_rmsnorm, 2048, 0, 0, 2, 2, 1, BENCH_ALONE},
-    {"matmul linear in, 12352x2048", make_linear_in, 0, 0, 0, 1, 0, 0, BENCH_ALONE},
-    {"convolution 8192", make_conv, 8192, 4, 0, 1, 0, 0, BENCH_ALONE},
-    {"delta rule 32 heads", make_delta, 16, 32, 0, 1, 0, 0, BENCH_ALONE},
-    {"gated rmsnorm 32x128", make_rmsnorm_gated, 32, 128, 0, 1, 0, 0, BENCH_ALONE},
-    {"matmul full in, 9216x2048", make_full_in, 0, 0, 0, 0, 1, 0, BENCH_ALONE},
-    {"head norm, rotation 16x256", make_heads, 16, 256, 0, 0, 1, 0, BENCH_ALONE},
-    {"head norm, rotation 2x256", make_heads, 2, 256, 0, 0, 1, 0, BENCH_ALONE},
-    {"attention at 100", make_attention, 16, 2, 100, 0, 0, 0, BENCH_ALONE},
-    {"attention at 500", make_attention, 16, 2, 500, 0, 1, 0, BENCH_ALONE},
-    {"attention at 1000", make_attention, 16, 2, 1000, 0, 0, 0, BENCH_ALONE},
-    {"attention at 4000", make_attention, 16, 2, 4000, 0, 0, 0, BENCH_ALONE},
-    {"sigmoid gate 4096", make_sigmoid_mul, 4096, 0, 0, 0, 1, 0, BENCH_ALONE},
-    {"matmul out, 2048x4096", make_matmul, 2048, 4096, 0, 1, 1, 0, BENCH_ALONE},
-    {"add 2048", make_add, 2048, 0, 0, 1, 1, 0, BENCH_ALONE},
-    {"router 256x2048", make_router, 256, 2048, 0, 1, 1, 0, BENCH_ALONE},
-    {"route 8 of 256", make_route, 256, 8, 0, 1, 1, 0, BENCH_ALONE},
-    {"shared in, 1025x2048", make_shared_in, 0, 0, 0, 1, 1, 0, BENCH_ALONE},
-    {"swiglu 512", make_swiglu, 512, 0, 0, 1, 1, 0, BENCH_ALONE},
-    {"shared down, 2048x512", make_matmul, 2048, 512, 0, 1, 1, 0, BENCH_ALONE},
-    {"experts 8 of 512x2048", make_experts, 512, 2048, 0, 1, 1, 0, BENCH_ALONE},
-    {"combine 8 of 2048", make_combine, 2048, 8, 0, 1, 1, 0, BENCH_ALONE},
-    {"copy rows 2048", make_copy_rows, 2048, 0, 0, 0, 0, 1, BENCH_ALONE},
-    {"matmul 512x2048", make_matmul, 512, 2048, 0, 0, 0, 0, BENCH_ALONE},
-    {"matmul 2048x2048", make_matmul, 2048, 2048, 0, 0, 0, 0, BENCH_ALONE},
-    {"matmul 8192x2048", make_matmul, 8192, 2048, 0, 0, 0, 0, BENCH_ALONE},
-    {"matmul 7168x7168", make_matmul, 7168, 7168, 0, 0, 0, 0, BENCH_ALONE},
-    {"matmul 1536x7168", make_matmul, 1536, 7168, 0, 0, 0, 0, BENCH_ALONE},
-    {"matmul 24576x1536", make_matmul, 24576, 1536, 0, 0, 0, 0, BENCH_ALONE},
-    {"matmul 7168x16384", make_matmul, 7168, 16384, 0, 0, 0, 0, BENCH_ALONE},
-    {"matmul 18432x7168", make_matmul, 18432, 7168, 0, 0, 0, 0, BENCH_ALONE},
-    {"matmul 7168x2048", make_matmul, 7168, 2048, 0, 0, 0, 0, BENCH_ALONE},
-    {"head 129280x7168", make_matmul, 129280, 7168, 0, 0, 0, 0, BENCH_ALONE},
-    {"head 248320x2048", make_matmul, 248320, 2048, 0, 0, 0, 1, BENCH_ALONE},
+    {"nothing", NULL, 0, 0, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"rmsnorm 2048", make_rmsnorm, 2048, 0, 0, 2, 2, 1, BENCH_ALONE, false},
+    {"matmul linear in, 12352x2048", make_linear_in, 0, 0, 0, 1, 0, 0, BENCH_ALONE, false},
+    {"convolution 8192", make_conv, 8192, 4, 0, 1, 0, 0, BENCH_ALONE, false},
+    {"delta rule 32 heads", make_delta, 16, 32, 0, 1, 0, 0, BENCH_ALONE, false},
+    {"gated rmsnorm 32x128", make_rmsnorm_gated, 32, 128, 0, 1, 0, 0, BENCH_ALONE, false},
+    {"matmul full in, 9216x2048", make_full_in, 0, 0, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"head norm, rotation 16x256", make_heads, 16, 256, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"head norm, rotation 2x256", make_heads, 2, 256, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"attention at 100", make_attention, 16, 2, 100, 0, 0, 0, BENCH_ALONE, false},
+    {"attention at 500", make_attention, 16, 2, 500, 0, 1, 0, BENCH_ALONE, false},
+    {"attention at 1000", make_attention, 16, 2, 1000, 0, 0, 0, BENCH_ALONE, false},
+    {"attention at 4000", make_attention, 16, 2, 4000, 0, 0, 0, BENCH_ALONE, false},
+    {"sigmoid gate 4096", make_sigmoid_mul, 4096, 0, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"matmul out, 2048x4096", make_matmul, 2048, 4096, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"add 2048", make_add, 2048, 0, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"router 256x2048", make_router, 256, 2048, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"route 8 of 256", make_route, 256, 8, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"shared in, 1025x2048", make_shared_in, 0, 0, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"swiglu 512", make_swiglu, 512, 0, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"shared down, 2048x512", make_matmul, 2048, 512, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"experts 8 of 512x2048", make_experts, 512, 2048, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"combine 8 of 2048", make_combine, 2048, 8, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"copy rows 2048", make_copy_rows, 2048, 0, 0, 0, 0, 1, BENCH_ALONE, false},
+    {"matmul 512x2048", make_matmul, 512, 2048, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"matmul 2048x2048", make_matmul, 2048, 2048, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"matmul 8192x2048", make_matmul, 8192, 2048, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"matmul 7168x7168", make_matmul, 7168, 7168, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"matmul 1536x7168", make_matmul, 1536, 7168, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"matmul 24576x1536", make_matmul, 24576, 1536, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"matmul 7168x16384", make_matmul, 7168, 16384, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"matmul 18432x7168", make_matmul, 18432, 7168, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"matmul 7168x2048", make_matmul, 7168, 2048, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"head 129280x7168", make_matmul, 129280, 7168, 0, 0, 0, 0, BENCH_ALONE, false},
+    {"head 248320x2048", make_matmul, 248320, 2048, 0, 0, 0, 1, BENCH_ALONE, false},
 };
 const size_t n_subjects = sizeof subjects / sizeof *subjects;

@@ -89,6 +89,7 @@ const char *mf_op_name(mf_op_kind kind)
         [MF_OP_STREAMS_OUT] = "streams out",
         [MF_OP_FINITE] = "finite",
         [MF_OP_MIXTURE] = "mixture",
+        [MF_OP_LINEAR_ROW] = "linear row",
     };
     uint32_t n = sizeof names / sizeof names[0], i = (uint32_t)kind;
     return i < n && names[i] != NULL ? names[i] : "unknown";

@@ -138,7 +138,8 @@ typedef enum mf_op_kind {
     MF_OP_STREAMS_IN,
     MF_OP_STREAMS_OUT,
     MF_OP_FINITE,
-    MF_OP_MIXTURE
+    MF_OP_MIXTURE,
+    MF_OP_LINEAR_ROW
 } mf_op_kind;
 
 /* How a router's logits become scores. */
@@ -422,6 +423,14 @@ typedef struct mf_mixture_params {
     const struct mf_op *router, *shared_in, *route, *shared_out, *experts;
 } mf_mixture_params;
 
+/* One row of linear attention: what these operations leave one after the other, in this order, to
+ * the state and to y of the last; what else they would write is undefined then. in: a norm times
+ * four weights, the first of which is convolved; rule: of its results as q, k and v, the fourth as
+ * a, the third as b; out: of its heads, normed and gated with the second, added. Likewise. */
+typedef struct mf_linear_row_params {
+    const struct mf_op *in, *rule, *out;
+} mf_linear_row_params;
+
 /* Picks of one such operation, at most. */
 #define MF_MAX_ROUTED_PICKS 256
 
@@ -583,6 +592,7 @@ typedef struct mf_op {
         mf_streams_out_params streams_out;
         mf_finite_params finite;
         mf_mixture_params mixture;
+        mf_linear_row_params linear_row;
     } u;
 } mf_op;
 

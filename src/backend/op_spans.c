@@ -558,12 +558,25 @@ static void finite(const spans *s)
     rows(s, p->out, MF_FINITE_PARTS, MF_WRITES);
 }
 
+/* What operations touch that are one. */
+static void each(const spans *s, const mf_op *const *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mf_op_spans(ops[i], s->sequences, s->n_sequences, s->visit, s->ctx);
+}
+
 static void mixture(const spans *s)
 {
     const mf_mixture_params *p = &s->op->u.mixture;
     const mf_op *const ops[] = {p->router, p->shared_in, p->route, p->shared_out, p->experts};
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        mf_op_spans(ops[i], s->sequences, s->n_sequences, s->visit, s->ctx);
+    each(s, ops, sizeof ops / sizeof *ops);
+}
+
+static void linear_row(const spans *s)
+{
+    const mf_linear_row_params *p = &s->op->u.linear_row;
+    const mf_op *const ops[] = {p->in, p->rule, p->out};
+    each(s, ops, sizeof ops / sizeof *ops);
 }
 
 void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_sequences,
@@ -595,6 +608,7 @@ void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_seque
         [MF_OP_STREAMS_OUT] = streams_out,
         [MF_OP_FINITE] = finite,
         [MF_OP_MIXTURE] = mixture,
+        [MF_OP_LINEAR_ROW] = linear_row,
     };
     const spans s = {op, sequences, n_sequences, visit, ctx};
     touch(&s, op->when, sizeof(uint32_t), MF_READS);

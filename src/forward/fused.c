@@ -22,6 +22,23 @@ mf_status mf_fused_reserve(mf_runner *r, const mf_op *op, mf_error *error)
     return r->fused.is_on ? mf_backend_reserve(r->backend, &one, error) : MF_OK;
 }
 
+mf_status mf_joined_reserve(mf_runner *r, const mf_op *op, bool *has, mf_error *error)
+{
+    mf_error why = {0};
+    if (!*has)
+        return MF_OK;
+    *has = false;
+    if (!r->backend->ops->supports_op(r->backend, op))
+        return MF_OK;
+    const mf_status status = mf_backend_reserve(r->backend, op, &why);
+    *has = status == MF_OK;
+    if (status == MF_OK || status == MF_ERR_NO_MEMORY) /* it only saves time */
+        return MF_OK;
+    if (error != NULL)
+        *error = why;
+    return status;
+}
+
 mf_input_step mf_fused_norm(const mf_runner *r, mf_span weight)
 {
     return (mf_input_step){.kind = MF_INPUT_NORMED, .weight = weight, .eps = r->h.rms_eps};

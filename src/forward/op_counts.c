@@ -145,6 +145,11 @@ void mf_count_op(mf_runner *r, const mf_op *op)
         mf_count_op(r, op->u.mixture.shared_out);
         mf_count_op(r, op->u.mixture.experts);
         break;
+    case MF_OP_LINEAR_ROW:
+        mf_count_op(r, op->u.linear_row.in);
+        mf_count_op(r, op->u.linear_row.rule);
+        mf_count_op(r, op->u.linear_row.out);
+        break;
     default: /* next to nothing */
         break;
     }

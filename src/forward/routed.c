@@ -77,21 +77,12 @@ mf_status mf_mixture_reserve(mf_runner *r, uint32_t layer, mf_error *error)
 {
     const mf_input_step before = mf_fused_norm(r, r->weights.layers[layer].post_norm);
     mf_mixture m = {.experts = routed_op(r, layer, 1)};
-    mf_error why = {0};
-    if (!r->fused.has_experts || r->h.shared_hidden == 0 ||
-        r->weights.layers[layer].router_logit_bias.buffer.id != 0)
-        return MF_OK;
+    bool *has = &r->fused.has_mixture[layer];
+    *has = r->fused.has_experts && r->h.shared_hidden != 0 &&
+           r->weights.layers[layer].router_logit_bias.buffer.id == 0;
     fuse(r, before, &m.experts.u.routed);
     const mf_op op = mf_mixture_op(r, layer, &before, &m);
-    if (!r->backend->ops->supports_op(r->backend, &op))
-        return MF_OK;
-    const mf_status status = mf_backend_reserve(r->backend, &op, &why);
-    r->fused.has_mixture[layer] = status == MF_OK;
-    if (status == MF_OK || status == MF_ERR_NO_MEMORY) /* it only saves time */
-        return MF_OK;
-    if (error != NULL)
-        *error = why;
-    return status;
+    return mf_joined_reserve(r, &op, has, error);
 }
 
 mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows)

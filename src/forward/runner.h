@@ -36,6 +36,7 @@ typedef struct mf_moe_lists {
 typedef struct mf_fused {
     bool is_on, has_experts;         /* mixtures of experts too */
     bool has_mixture[MF_MAX_LAYERS]; /* as one operation */
+    bool has_linear_rows;            /* likewise, of all layers */
     bool is_at_hand;                 /* the batch is such a row */
     mf_span norm;  /* plan.h is not made yet: of plan.x with this weight; id 0: it is */
     bool is_added; /* plan.x has the layer's attention already */

@@ -742,10 +742,10 @@ static void check_unsupported(void)
     CHECK_STATUS(mf_backend_reserve(&be, &op, &error), MF_ERR_UNSUPPORTED);
     CHECK_CONTAINS(error.message, "abacus");
     CHECK_CONTAINS(error.message, "route");
-    for (int kind = MF_OP_EMBED; kind <= MF_OP_MIXTURE; kind++)
+    for (int kind = MF_OP_EMBED; kind <= MF_OP_LINEAR_ROW; kind++)
         CHECK(strcmp(mf_op_name((mf_op_kind)kind), "unknown") != 0);
     CHECK_STR(mf_op_name((mf_op_kind)0), "unknown");
-    CHECK_STR(mf_op_name((mf_op_kind)(MF_OP_MIXTURE + 1)), "unknown");
+    CHECK_STR(mf_op_name((mf_op_kind)(MF_OP_LINEAR_ROW + 1)), "unknown");
 }
 
 static void check_all(place on, uint64_t n_seeds)

@@ -92,7 +92,7 @@ static void check_refused(void)
     CHECK_CONTAINS(error.message, be->ops->device_name(be));
     op.kind = (mf_op_kind)0;
     CHECK(!be->ops->supports_op(be, &op));
-    op.kind = (mf_op_kind)(MF_OP_MIXTURE + 1);
+    op.kind = (mf_op_kind)(MF_OP_LINEAR_ROW + 1);
     CHECK(!be->ops->supports_op(be, &op));
     CHECK(be->ops->rounding(be) >= UINT32_C(1) << 31);
     be->ops->destroy(be);

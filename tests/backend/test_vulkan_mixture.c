@@ -5,14 +5,10 @@
  * however weights lie, before and after the numbers of dispatches begin again; and that a workgroup
  * which waits in vain loses the device with a reason.
  */
-#include "backend/vulkan/vk_internal.h"
-#include "test.h"
-#include "vulkan_open.h"
+#include "vulkan_joined.h"
 #include "vulkan_product.h"
 
-#define SLOT_BYTES ((uint64_t)1 << 15) /* of activations */
 #define N_SLOTS 16u
-#define BUFFER_BYTES ((uint64_t)80 << 20)
 #define EPS 1e-6f
 
 enum { X, NORM, LOGITS, SHARED_GATE, MLP, UP, IDS, PICKED, TABLE, SHARED, ACT, OUT };
@@ -25,10 +21,7 @@ typedef struct sizes {
 } sizes;
 
 typedef struct play {
-    mf_backend *be;
-    mf_buffer buffer;
-    unsigned char *image;
-    uint64_t at, random;
+    joined_play all;
     mf_op router, shared_in, route, shared_out, experts, mixture;
 } play;
 
@@ -39,50 +32,35 @@ typedef struct results {
 
 static mf_span slot(const play *p, uint32_t i)
 {
-    return (mf_span){p->buffer, i * SLOT_BYTES};
+    return joined_slot(&p->all, i);
 }
 
 static mf_weight weight(play *p, mf_weight_shape form, uint32_t n_rows, uint32_t n_cols)
 {
-    mf_weight w = {.shape = form};
-    w.shape.n_rows = n_rows;
-    w.shape.n_cols = n_cols;
-    for (uint32_t i = 0; i < mf_weight_format_of(&form)->n_arrays; i++) {
-        const uint64_t n = mf_weight_array_bytes(&w.shape, i);
-        w.arrays[i] = (mf_span){p->buffer, p->at};
-        REQUIRE(p->at + n <= BUFFER_BYTES);
-        product_fill(&w.shape, i, p->image + p->at, &p->random);
-        p->at += (n + 63) / 64 * 64;
-    }
+    const mf_weight w = joined_place(&p->all, form, n_rows, n_cols);
+    for (uint32_t i = 0; i < mf_weight_format_of(&form)->n_arrays; i++)
+        product_fill(&w.shape, i, p->all.image + w.arrays[i].offset, &p->all.random);
     return w;
-}
-
-static mf_weight_shape affine(uint32_t bits)
-{
-    return (mf_weight_shape){
-        .kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = bits, .group = 64};
 }
 
 static mf_weight_shape form_of(const sizes *s)
 {
-    return s->kind == MF_WEIGHT_AFFINE ? affine(4) : (mf_weight_shape){.kind = s->kind};
+    return s->kind == MF_WEIGHT_AFFINE ? joined_affine(4) : (mf_weight_shape){.kind = s->kind};
 }
 
 static mf_weight_shape router_form(const sizes *s)
 {
     return s->kind == MF_WEIGHT_AFFINE
-               ? affine(8)
+               ? joined_affine(8)
                : (mf_weight_shape){.kind = MF_WEIGHT_FLOAT, .float_type = s->router_type};
 }
 
 /* What is chosen differs from layer to layer. */
 static void fill(play *p, const sizes *s)
 {
-    for (uint64_t i = 0; i < 2 * SLOT_BYTES / sizeof(float); i++)
-        ((float *)(void *)p->image)[i] =
-            (float)(test_random(&p->random) % 2001) / (i < SLOT_BYTES / 4 ? 1e3f : 1e5f) - 1e-2f;
+    joined_fill(&p->all);
     for (uint32_t i = 0; i < s->n_experts; i++)
-        ((uint32_t *)(void *)(p->image + TABLE * SLOT_BYTES))[i] = (i * 5 + 3) % s->n_experts;
+        ((uint32_t *)(void *)(p->all.image + TABLE * JOINED_SLOT))[i] = (i * 5 + 3) % s->n_experts;
 }
 
 static void make_experts(play *p, const sizes *s, mf_input_step before)
@@ -99,7 +77,7 @@ static void make_experts(play *p, const sizes *s, mf_input_step before)
         .k = s->k,
         .before = before,
         .sum = {slot(p, X), slot(p, PICKED), slot(p, SHARED), slot(p, SHARED_GATE)}};
-    r.slots = (mf_span){p->buffer, p->at};
+    r.slots = (mf_span){p->all.buffer, p->all.at};
     for (uint32_t i = 0; i < s->n_experts; i++) { /* all alike; of the first one it is kept where */
         const mf_weight gate = weight(p, form, 512, s->n_cols);
         const mf_weight up = weight(p, form, 512, s->n_cols);
@@ -107,7 +85,7 @@ static void make_experts(play *p, const sizes *s, mf_input_step before)
         r.gate = i == 0 ? gate : r.gate;
         r.up = i == 0 ? up : r.up;
         r.down = i == 0 ? down : r.down;
-        r.slot_bytes = i == 0 ? p->at - r.slots.offset : r.slot_bytes;
+        r.slot_bytes = i == 0 ? p->all.at - r.slots.offset : r.slot_bytes;
     }
     p->experts = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = 1, .u.routed = r};
 }
@@ -117,7 +95,7 @@ static void make(play *p, const sizes *s, uint64_t shift)
 {
     const mf_input_step before = {.kind = MF_INPUT_NORMED, .weight = slot(p, NORM), .eps = EPS};
     const mf_weight_shape form = form_of(s), router = router_form(s);
-    p->at = N_SLOTS * SLOT_BYTES + shift;
+    p->all.at = N_SLOTS * JOINED_SLOT + shift;
     p->router = p->shared_in = p->shared_out = (mf_op){.kind = MF_OP_MATMUL, .n_rows = 1};
     p->router.u.matmul = (mf_matmul_params){.x = slot(p, X),
                                             .n = 2,
@@ -160,22 +138,21 @@ static void make(play *p, const sizes *s, uint64_t shift)
 static uint64_t run(play *p, bool is_joined, results *out)
 {
     mf_op *const apart[] = {&p->router, &p->shared_in, &p->route, &p->shared_out, &p->experts};
-    const mf_vk_stream *stream = &((mf_vk_backend *)p->be)->stream;
+    mf_op *const joined[] = {&p->mixture};
+    mf_backend *be = p->all.be;
     mf_error error = {0};
-    for (uint64_t i = 0; i < p->at; i += 1 << 20)
-        p->be->ops->write(p->be, (mf_span){p->buffer, i}, p->image + i, 1 << 20);
-    for (uint32_t i = 0; i < 5; i++)
-        REQUIRE_OK(mf_backend_reserve(p->be, apart[i], &error), &error);
+    joined_send(&p->all);
+    joined_reserve(&p->all, apart, 5);
     if (is_joined)
-        REQUIRE_OK(mf_backend_reserve(p->be, &p->mixture, &error), &error);
-    const uint64_t n_before = stream->n_dispatches;
+        joined_reserve(&p->all, joined, 1);
+    const uint64_t n_before = joined_dispatches(&p->all);
     for (uint32_t layer = 0; layer < 2; layer++)
         for (uint32_t i = 0; i < (is_joined ? 1 : 5); i++)
-            p->be->ops->record(p->be, is_joined ? &p->mixture : apart[i]);
-    const uint64_t n = stream->n_dispatches - n_before;
-    p->be->ops->read(p->be, slot(p, X), out->x, sizeof out->x);
-    p->be->ops->read(p->be, slot(p, IDS), out->ids, sizeof out->ids);
-    REQUIRE_OK(mf_backend_read(p->be, slot(p, PICKED), out->weights, sizeof out->weights, &error),
+            be->ops->record(be, is_joined ? joined[i] : apart[i]);
+    const uint64_t n = joined_dispatches(&p->all) - n_before;
+    be->ops->read(be, slot(p, X), out->x, sizeof out->x);
+    be->ops->read(be, slot(p, IDS), out->ids, sizeof out->ids);
+    REQUIRE_OK(mf_backend_read(be, slot(p, PICKED), out->weights, sizeof out->weights, &error),
                &error);
     return n;
 }
@@ -192,7 +169,8 @@ static void compare(play *p, const char *what, const sizes *s, uint64_t most_dis
     CHECK_MSG(memcmp(apart.weights, joined.weights, s->k * sizeof(float)) == 0, "%s: other weights",
               what);
     CHECK_MSG(n <= most_dispatches, "%s: %u dispatches", what, (unsigned)n);
-    CHECK_MSG(memcmp(joined.x, p->image, s->n_cols * sizeof(float)) != 0, "%s: nothing done", what);
+    CHECK_MSG(memcmp(joined.x, p->all.image, s->n_cols * sizeof(float)) != 0, "%s: nothing done",
+              what);
 }
 
 static void check_sizes(play *p)
@@ -209,7 +187,7 @@ static void check_sizes(play *p)
                                  {1024, 32, 4, true, MF_WEIGHT_GGUF_Q6_K, MF_F32},
                                  {512, 64, 8, true, MF_WEIGHT_GGUF_IQ4_XS, MF_F32},
                                  {512, 32, 8, true, MF_WEIGHT_GGUF_Q5_0, MF_F32}};
-    mf_vk_backend *be = (mf_vk_backend *)p->be;
+    mf_vk_backend *be = (mf_vk_backend *)p->all.be;
     for (size_t i = 0; i < (vulkan_is_short() ? 4 : sizeof list / sizeof *list); i++) {
         fill(p, &list[i]);
         make(p, &list[i], 0);
@@ -226,62 +204,36 @@ static void check_sizes(play *p)
 static void check_refusals(play *p)
 {
     const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
-    const mf_vk_backend *be = (mf_vk_backend *)p->be;
+    const mf_vk_backend *be = (mf_vk_backend *)p->all.be;
     make(p, &s, 0);
-    CHECK(be->base.ops->supports_op(p->be, &p->mixture));
+    CHECK(be->base.ops->supports_op(p->all.be, &p->mixture));
     p->mixture.n_rows = 2;
-    CHECK(!be->base.ops->supports_op(p->be, &p->mixture));
+    CHECK(!be->base.ops->supports_op(p->all.be, &p->mixture));
     make(p, &s, 0);
     p->route.u.route.score = MF_SCORE_SIGMOID;
-    CHECK(!be->base.ops->supports_op(p->be, &p->mixture));
+    CHECK(!be->base.ops->supports_op(p->all.be, &p->mixture));
     make(p, &s, 0);
     p->experts.u.routed.up.shape.bits = 8;
-    CHECK(!be->base.ops->supports_op(p->be, &p->mixture));
+    CHECK(!be->base.ops->supports_op(p->all.be, &p->mixture));
     make(p, &s, 0);
     p->experts.u.routed.k = p->route.u.route.k = 3;
-    CHECK(!be->base.ops->supports_op(p->be, &p->mixture));
+    CHECK(!be->base.ops->supports_op(p->all.be, &p->mixture));
 }
 
-/* As if a workgroup had waited in vain. The last check: nothing runs after it. */
-static void check_fault(play *p)
-{
-    const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
-    mf_vk_backend *be = (mf_vk_backend *)p->be;
-    mf_error error = {0};
-    make(p, &s, 0);
-    REQUIRE_OK(mf_backend_reserve(p->be, &p->mixture, &error), &error);
-    *(uint32_t *)(void *)be->buffers[be->grid.fault.id - 1].host = 1;
-    p->be->ops->record(p->be, &p->mixture);
-    CHECK(mf_backend_finish(p->be, &error) == MF_ERR_IO);
-    CHECK_MSG(strstr(error.message, "side by side") != NULL, "%s", error.message);
-}
-
-/* n_resident: 0: as the device is. */
 static void check_device(uint32_t n_resident)
 {
-    const mf_vk_hooks hooks = {.n_resident = n_resident};
-    const mf_backend_options options = {.device = vulkan_test_device(),
-                                        .precision = MF_PRECISION_F32};
-    mf_error error = {0};
-    play p = {.random = 7, .image = malloc(BUFFER_BYTES + (1 << 20))};
-    REQUIRE(p.image != NULL);
-    REQUIRE_OK(mf_vk_backend_create(&options, &hooks, &p.be, &error), &error);
-    REQUIRE_OK(p.be->ops->buffer_create(p.be, BUFFER_BYTES + (1 << 20), MF_USE_DEVICE, "operands",
-                                        &p.buffer, &error),
-               &error);
-    if (((mf_vk_backend *)p.be)->device.n_resident != 0) {
+    const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
+    play p = {.all = joined_open(n_resident)};
+    const bool has = joined_has(&p.all, n_resident);
+    if (has) {
         check_sizes(&p);
         check_refusals(&p);
-        check_fault(&p);
-        CHECK(n_resident == 0 || ((mf_vk_backend *)p.be)->device.n_resident == n_resident);
-    } else {
-        CHECK(n_resident == 0 || !((mf_vk_backend *)p.be)->device.has_int64_atomics);
-        const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
-        make(&p, &s, 0);
-        CHECK(!p.be->ops->supports_op(p.be, &p.mixture));
     }
-    p.be->ops->destroy(p.be);
-    free(p.image);
+    make(&p, &s, 0);
+    CHECK(p.all.be->ops->supports_op(p.all.be, &p.mixture) == has);
+    if (has)
+        joined_check_fault(&p.all, &p.mixture);
+    joined_close(&p.all);
 }
 
 int main(void)

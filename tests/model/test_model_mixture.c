@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * test_model_mixture DIR: a model whose rows' mixtures a device can compute as one operation, with
- * it and without: the same logits, token after token. The device runs one workgroup of it, which
- * any device does. Skipped where there is none.
+ * test_model_mixture DIR: a model whose rows' mixtures and linear attention a device can compute as
+ * one operation each, with them and without: the same logits, token after token. The device runs
+ * one workgroup of it, which any device does. Skipped where there is none.
  */
 #include "backend/vulkan/vk_internal.h"
 #include "backend/vulkan_open.h"
@@ -21,7 +21,7 @@ static mf_status open_backend(void *ctx, const mf_backend_options *options, mf_b
 }
 
 /* Those of the last N_TOKENS - N_PROMPT + 1 tokens, to be freed; *n_floats: of each. */
-static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool has_mixtures, size_t *n_floats)
+static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool is_joined, size_t *n_floats)
 {
     const mf_engine_hooks with = {.open_backend = open_backend, .backend_ctx = hooks};
     mf_engine *engine = NULL;
@@ -35,9 +35,11 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool has_mixtures, 
     options.n_context_tokens = 64;
     REQUIRE_OK(mf_engine_open_with(dir, &options, &with, &engine, &error), &error);
     mf_engine_info(engine, &info);
-    if (has_mixtures) /* others have them where the device does by itself */
-        for (uint32_t i = 0; i < engine->runner.h.n_layers; i++)
-            CHECK(engine->runner.fused.has_mixture[i]);
+    /* others are, too, where the device does so by itself */
+    for (uint32_t i = 0; i < engine->runner.h.n_layers && is_joined; i++)
+        CHECK(engine->runner.fused.has_mixture[i]);
+    if (is_joined && engine->runner.weights.layers[0].router.shape.kind == MF_WEIGHT_AFFINE)
+        CHECK(engine->runner.fused.has_linear_rows);
     for (uint32_t i = 0; i < N_TOKENS; i++)
         tokens[i] = (int32_t)(i * 7919 % info.n_vocab);
     *n_floats = info.n_vocab;

@@ -30,6 +30,12 @@ typedef struct mf_vk_near {
 } mf_vk_near;
 bool mf_vk_put_near(const mf_vk_backend *be, const mf_weight *w, mf_vk_near *out);
 
+/* Whether all subgroups have 32 invocations. */
+static inline bool mf_vk_has_whole_subgroups(const mf_vk_backend *be)
+{
+    return be->device.info.least_subgroup == 32 && be->device.info.most_subgroup == 32;
+}
+
 /* Whether it is an affine weight of these bits and sizes, otherwise like another. */
 bool mf_vk_is_affine(const mf_weight *w, uint32_t bits, const mf_weight *like, uint32_t n_rows,
                      uint32_t n_cols);

@@ -14,10 +14,9 @@
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
  *   vk_seen                          attention to what is gathered for a row, or chosen for it
  *   vk_grid                          dispatches whose workgroups wait for each other
- *   vk_op_mixture                    a row's mixture of experts in one of them
- *   vk_product, vk_grouped, vk_experts_out
- *                                            products; those of experts by the rows that chose them
- *   vk_backend                       the interface of backend.h
+ *   vk_op_mixture, vk_op_linear_row  a row's mixture of experts, its linear attention in one of
+ * them vk_product, vk_grouped, vk_experts_out products; those of experts by the rows that chose
+ * them vk_backend                       the interface of backend.h
  *
  * Everything here is called with the backend's lock held, but where it says otherwise.
  *
@@ -415,9 +414,12 @@ extern const mf_vk_op mf_vk_op_embed, mf_vk_op_copy_rows, mf_vk_op_rmsnorm, mf_v
 extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_latent_attention,
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
-    mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture;
+    mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture, mf_vk_op_linear_row;
 extern const mf_vk_op mf_vk_op_streams_in, mf_vk_op_streams_out, mf_vk_op_compress,
     mf_vk_op_entry_attention;
+
+/* vk_op_linear.c: what the delta rule multiplies queries with. */
+float mf_vk_query_scale(const mf_gated_delta_params *p);
 
 /* How many chunks of a row a lane of matvec_one.comp goes through with its x, and how many of them
  * are on their way at once, where there are so many chunks. */

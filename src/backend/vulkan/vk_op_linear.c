@@ -241,7 +241,7 @@ static void record_long(mf_vk_backend *be, const mf_op *op, const delta_push *al
     dispatch_columns(be, op, &kernel, &then, sizeof then);
 }
 
-static float q_scale(const mf_gated_delta_params *p)
+float mf_vk_query_scale(const mf_gated_delta_params *p)
 {
     return 1.0f / sqrtf((float)p->key_dim);
 }
@@ -263,7 +263,7 @@ static void record_keyed_long(mf_vk_backend *be, const mf_op *op)
                p->n_v_heads,
                p->key_dim,
                p->eps,
-               q_scale(p)};
+               mf_vk_query_scale(p)};
     const struct {
         uint64_t q, k, v, decays, betas, out, sequences, state_offset;
         uint32_t n_heads, key_dim, value_dim, unused;
@@ -311,7 +311,7 @@ static void record_keyed(mf_vk_backend *be, const mf_op *op)
               .key_dim = p->key_dim,
               .value_dim = p->value_dim,
               .eps = p->eps,
-              .q_scale = q_scale(p),
+              .q_scale = mf_vk_query_scale(p),
               .single = mf_vk_batch_single(be)};
     dispatch_columns(be, op, &kernel, &push, sizeof push);
 }
@@ -337,7 +337,7 @@ static void delta_record(mf_vk_backend *be, const mf_op *op)
                              .key_dim = p->key_dim,
                              .value_dim = p->value_dim,
                              .eps = p->eps,
-                             .q_scale = q_scale(p),
+                             .q_scale = mf_vk_query_scale(p),
                              .is_tiled = p->is_tiled,
                              .single = mf_vk_batch_single(be)};
     if (delta_is_long(be, op)) {

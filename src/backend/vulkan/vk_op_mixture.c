@@ -116,8 +116,7 @@ static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_mixture_params *
     memcpy(&k.constants[k.n_constants++], &p->before.eps, sizeof p->before.eps);
     k.constants[k.n_constants++] = m->route->u.route.normalise;
     k.constants[k.n_constants++] = AHEAD;
-    k.constants[k.n_constants++] =
-        be->device.info.least_subgroup == 32 && be->device.info.most_subgroup == 32;
+    k.constants[k.n_constants++] = mf_vk_has_whole_subgroups(be);
     return k;
 }
 

@@ -27,6 +27,7 @@ static const mf_vk_op *const ops[] = {
     [MF_OP_COMBINE] = &mf_vk_op_combine,
     [MF_OP_FINITE] = &mf_vk_op_finite,
     [MF_OP_MIXTURE] = &mf_vk_op_mixture,
+    [MF_OP_LINEAR_ROW] = &mf_vk_op_linear_row,
     [MF_OP_STREAMS_IN] = &mf_vk_op_streams_in,
     [MF_OP_STREAMS_OUT] = &mf_vk_op_streams_out,
     [MF_OP_COMPRESS] = &mf_vk_op_compress,

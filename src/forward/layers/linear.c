@@ -99,13 +99,21 @@ static mf_op out_fused(const mf_runner *r, uint32_t layer, const mf_span *s)
     return mf_fused_out(r, &w->out, s[DELTA], heads);
 }
 
+static mf_op joined(const mf_op *in, const mf_op *rule, const mf_op *out)
+{
+    return (mf_op){.kind = MF_OP_LINEAR_ROW, .n_rows = 1, .u.linear_row = {in, rule, out}};
+}
+
 static mf_status reserve_fused(mf_runner *r, uint32_t layer, const mf_span *s, mf_error *error)
 {
     const mf_op in =
         project_fused(r, layer, s, mf_fused_norm(r, r->weights.layers[layer].input_norm));
     const mf_op out = out_fused(r, layer, s);
     MF_TRY(mf_fused_reserve(r, &in, error));
-    return mf_fused_reserve(r, &out, error);
+    MF_TRY(mf_fused_reserve(r, &out, error));
+    r->fused.has_linear_rows = r->fused.has_linear_rows && r->fused.is_on;
+    const mf_op rule = delta_rule(r, 1, layer, s), op = joined(&in, &rule, &out);
+    return mf_joined_reserve(r, &op, &r->fused.has_linear_rows, error);
 }
 
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
@@ -167,16 +175,9 @@ static void run_by_parts(mf_runner *r, uint32_t layer)
 /* q, k and v as the delta rule takes them, and its result. */
 static void run_rule(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
 {
-    mf_op in = project(r, n_rows, layer, s);
-    mf_input_step before;
+    const mf_op in = project(r, n_rows, layer, s);
     const mf_op convolve = convolution(r, n_rows, layer, s[QKV]);
     const mf_op delta = delta_rule(r, n_rows, layer, s);
-    if (r->batch == NULL && mf_fused_take_norm(r, &before)) {
-        in = project_fused(r, layer, s, before);
-        mf_record(r, &in);
-        mf_record(r, &delta);
-        return;
-    }
     mf_need_h(r);
     mf_record_matmuls(r, &in);
     if (r->batch != NULL) {
@@ -187,11 +188,28 @@ static void run_rule(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_spa
     mf_record(r, &delta);
 }
 
+/* One row of one sequence, whose norm is left to products. */
+static void run_row(mf_runner *r, uint32_t layer, const mf_span *s, mf_input_step before)
+{
+    const mf_op in = project_fused(r, layer, s, before), rule = delta_rule(r, 1, layer, s);
+    const mf_op out = out_fused(r, layer, s), op = joined(&in, &rule, &out);
+    const mf_op *const apart[] = {&in, &rule, &out}, *const one[] = {&op};
+    const bool is_one = r->fused.has_linear_rows;
+    for (size_t i = 0; i < (is_one ? 1 : 3); i++)
+        mf_record(r, is_one ? one[i] : apart[i]);
+    r->fused.is_added = true;
+}
+
 static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
 {
     const mf_hparams *h = &r->h;
     const mf_linear_weights *w = &r->weights.layers[layer].u.linear;
     const mf_span *s = r->plan.kind[MF_LAYER_LINEAR];
+    mf_input_step before;
+    if (r->batch == NULL && mf_fused_take_norm(r, &before)) {
+        run_row(r, layer, s, before);
+        return;
+    }
     run_rule(r, n_rows, layer, s);
     if (r->fused.is_at_hand) {
         const mf_op out = out_fused(r, layer, s);

@@ -70,6 +70,13 @@ float silu(float x)
     return x / (1.0 + exp(-x));
 }
 
+// The sum of squares, in the same order everywhere.
+float squared(vec4 x)
+{
+    precise float y = (x.x * x.x + x.y * x.y) + (x.z * x.z + x.w * x.w);
+    return y;
+}
+
 // Conversions by integers: a device may flush small numbers of its own conversions to zero. Without
 // branches: where they stand, a compiler would not see that it has done the same before.
 float half_to_float(uint h)

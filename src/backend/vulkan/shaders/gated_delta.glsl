@@ -25,10 +25,3 @@ float decay_of(float a_log, float x)
 {
     return exp(-exp(a_log) * softplus(x));
 }
-
-float squared(vec4 x)
-{
-    const precise vec4 y = x * x;
-    const precise float sum = (y.x + y.y) + (y.z + y.w);
-    return sum;
-}

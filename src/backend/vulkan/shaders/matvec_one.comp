@@ -360,8 +360,11 @@ void put_rows(Job job, uint first_row, uint id, Convolution c, float old[N_TOTAL
             continue;
         if (AFTER == ADDED)
             y = old[i] + y;
-        if (AFTER == CONVOLVED && job.y == c.y)
-            y = convolved(c.weight, c.before, c.after, job.n_rows, row, y);
+        if (AFTER == CONVOLVED && job.y == c.y) {
+            float last[WIDTH], w[WIDTH];
+            load_past(c.weight, c.before, job.n_rows, row, last, w);
+            y = convolved(last, w, c.after, job.n_rows, row, y);
+        }
         Floats(job.y).v[IS_TURNED != 0 ? turned(row) : row] = y;
     }
 }

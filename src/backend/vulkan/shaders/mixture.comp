@@ -50,8 +50,8 @@ const uint ITEM_PAIRS = SLOTS * PAIRS;      // 32 where there are as many teams
 const uint OUT_ROWS = 4, ITEM_ROWS = TEAMS / K * OUT_ROWS;
 const uint SHARED_ACT = N_EXPERTS + 1, ACT = SHARED_ACT + SHARED; // where they lie among pairs
 const uint N_PARTS = 2 * ITEM_PAIRS * SPAN * TEAM;
-const uint N_ACT = (K + 1) * HIDDEN;
-const uint N_MEMORY = N_PARTS > N_ACT ? N_PARTS : N_ACT;
+const uint TAKEN = (K + 1) * HIDDEN; // activations
+const uint N_MEMORY = N_PARTS > TAKEN ? N_PARTS : TAKEN;
 
 shared vec4 memory[N_MEMORY / 4];
 shared float exchange[THREADS];
@@ -298,6 +298,7 @@ void multiply_first(uint id)
             routed = fetch_router(w, row, span, lane);
         }
         if (turn == 0) {
+            share_squares(loads, id);
             share_x(loads, weights, uintBitsToFloat(EPS), id);
             take_x(span, lane);
         }
@@ -336,27 +337,6 @@ void fetch_out(Mixture m, uint item, uint id, out Chunk c[OUT_ROWS + 1])
     c[0] = fetch_at(chunk_at(m.shared_down, first + team % ITEM_ROWS, col, SHARED), col);
 }
 
-void take_act(uint id)
-{
-    const uint N_MINE = (N_ACT + THREADS - 1) / THREADS;
-    uint64_t v[N_MINE];
-    bool has_all = false;
-    [[dont_unroll]] for (uint n = 0; !has_all && !gives_up(n); n++) {
-        has_all = true;
-        [[unroll]] for (uint i = 0; i < N_MINE; i++)
-            v[i] = look(SHARED_ACT + min(i * THREADS + id, N_ACT - 1));
-        [[unroll]] for (uint i = 0; i < N_MINE; i++)
-            has_all = has_all && is_there(v[i]);
-    }
-    [[unroll]] for (uint i = 0; i < N_MINE; i++) {
-        const uint e = i * THREADS + id, col = e % TILE;
-        const uint at = quad_at(e / TILE, col % CHUNK / 4, col / CHUNK);
-        if (e < N_ACT)
-            memory[at][col % 4] = value_of(v[i]);
-    }
-    barrier();
-}
-
 void multiply_out(Mixture m, uint id, float gate)
 {
     const uint lane = id % TEAM, team = id / TEAM, pick = team % K, G = gl_NumWorkGroups.x;
@@ -367,7 +347,7 @@ void multiply_out(Mixture m, uint id, float gate)
     if (id < ITEM_ROWS)
         old = p.x.v[min(item, N_ITEMS - 1) * ITEM_ROWS + id];
     fetch_out(m, min(item, N_ITEMS - 1), id, c);
-    take_act(id);
+    take_row(SHARED_ACT, id);
     [[dont_unroll]] for (; item < N_ITEMS; item += G) {
         [[dont_unroll]] for (uint k = 0; k <= OUT_ROWS; k++) { // the shared expert's row, then the pick's
             if (k <= 1)

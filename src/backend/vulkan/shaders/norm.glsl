@@ -5,12 +5,6 @@
 // each invocation.
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-float squared(vec4 x)
-{
-    precise float y = (x.x * x.x + x.y * x.y) + (x.z * x.z + x.w * x.w);
-    return y;
-}
-
 // 1 / the root of the mean square.
 float norm_scale(float sum, uint n_cols, float eps)
 {

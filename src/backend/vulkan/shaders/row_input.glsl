@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A row x that a workgroup norms and keeps in shared memory for its products, and the parts of these. Whoever
 // includes this has TEAM, TILE, THREADS, SPAN (tiles of x), QUADS (of x), X_LOADS (of an invocation); `memory`,
-// `exchange` and `squares`; norm.glsl and teams.glsl.
+// `exchange` and `squares`; TAKEN, how many values it takes from others as its input; norm.glsl, teams.glsl, grid.glsl.
 uint quad_at(uint tile, uint j, uint lane)
 {
     return (tile * CHUNK / 4 + j) * TEAM + (lane ^ j);
@@ -17,12 +17,37 @@ void take_x(uint tile, uint lane)
         x[j] *= QUAD_FACTORS(j);
 }
 
-float scale_of_row(vec4 loads[X_LOADS], float eps, uint id)
+uint quad_place(uint quad)
+{
+    const uint in_tile = quad % (TILE / 4);
+    return quad_at(quad / (TILE / 4), in_tile % (CHUNK / 4), in_tile / (CHUNK / 4));
+}
+
+// The norm's weights go to where the row will be, and come back: before a barrier they are waited for then.
+void leave_weights(vec4 weights[X_LOADS], uint id)
+{
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++)
+        if (i * THREADS + id < QUADS)
+            memory[quad_place(i * THREADS + id)] = weights[i];
+}
+
+void fetch_weights(inout vec4 weights[X_LOADS], uint id)
+{
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++)
+        if (i * THREADS + id < QUADS)
+            weights[i] = memory[quad_place(i * THREADS + id)];
+}
+
+void share_squares(vec4 loads[X_LOADS], uint id)
 {
     [[unroll]] for (uint i = 0; i < X_LOADS; i++)
         if (i * THREADS + id < QUADS)
             squares[i * THREADS + id] = squared(loads[i]);
     barrier();
+}
+
+float scale_of_row(float eps, uint id)
+{
     float s[8];
     [[unroll]] for (uint k = 0; k < 8; k++) {
         precise float even = 0.0;
@@ -48,14 +73,34 @@ void load_x(Floats from, Floats norm, uint id, out vec4 loads[X_LOADS], out vec4
     }
 }
 
+// After its squares.
 void share_x(vec4 loads[X_LOADS], vec4 weights[X_LOADS], float eps, uint id)
 {
-    const float scale = scale_of_row(loads, eps, id);
-    [[unroll]] for (uint i = 0; i < X_LOADS; i++) {
-        const uint quad = i * THREADS + id, in_tile = quad % (TILE / 4);
-        if (quad < QUADS)
-            memory[quad_at(quad / (TILE / 4), in_tile % (CHUNK / 4), in_tile / (CHUNK / 4))] =
-                normed(loads[i], scale, weights[i]);
+    const float scale = scale_of_row(eps, id);
+    [[unroll]] for (uint i = 0; i < X_LOADS; i++)
+        if (i * THREADS + id < QUADS)
+            memory[quad_place(i * THREADS + id)] = normed(loads[i], scale, weights[i]);
+    barrier();
+}
+
+// Values of others from the first on, TAKEN of them, become what take_x takes.
+void take_row(uint first, uint id)
+{
+    const uint N_MINE = (TAKEN + THREADS - 1) / THREADS;
+    uint64_t v[N_MINE];
+    bool has_all = false;
+    [[dont_unroll]] for (uint n = 0; !has_all && !gives_up(n); n++) {
+        has_all = true;
+        [[unroll]] for (uint i = 0; i < N_MINE; i++)
+            v[i] = look(first + min(i * THREADS + id, TAKEN - 1));
+        [[unroll]] for (uint i = 0; i < N_MINE; i++)
+            has_all = has_all && is_there(v[i]);
+    }
+    [[unroll]] for (uint i = 0; i < N_MINE; i++) {
+        const uint e = i * THREADS + id, col = e % TILE;
+        const uint at = quad_at(e / TILE, col % CHUNK / 4, col / CHUNK);
+        if (e < TAKEN)
+            memory[at][col % 4] = value_of(v[i]);
     }
     barrier();
 }
