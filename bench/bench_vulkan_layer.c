@@ -10,8 +10,9 @@
  * layers of them in their order.
  *
  *     bench_vulkan_layer [--device vulkan:N] [--mib N] [--repeats N] [--tokens N] [--only TEXT]
- *         [--ways LIST] [--slices N] [--rows N] [--barrier N] [--prefetch 1]
+ *         [--form NAME] [--ways LIST] [--slices N] [--rows N] [--barrier N] [--prefetch 1]
  *
+ * --form: of weights, as `info` calls it ("gguf q4_0"), with routers of float32, instead of affine.
  * --tokens: sequences that decode together, one token each. --ways: how products of one token go
  * through their weights, the small ones first: "1:1,4:4,8:2,16:4" are 1, 4, 8, 16 chunks of which
  * 1, 4, 2, 4 are on their way at once; --slices: of keys on their way in attention; --rows: of a
@@ -57,7 +58,8 @@ static void take_ways(bench *b)
 {
     const char *at = b->ways;
     for (uint32_t i = 0; i < MF_VK_N_WAYS && at != NULL; i++) {
-        mf_vk_way *way = &b->gpu.be->tuning.affine_ways[i];
+        mf_vk_tuning *t = &b->gpu.be->tuning;
+        mf_vk_way *way = b->form.kind == MF_WEIGHT_AFFINE ? &t->affine_ways[i] : &t->block_ways[i];
         char *end;
         way->n_chunks = (uint32_t)strtoul(at, &end, 10);
         way->n_ahead = *end == ':' ? (uint32_t)strtoul(end + 1, &end, 10) : 0;
@@ -67,6 +69,23 @@ static void take_ways(bench *b)
         }
         at = *end == ',' ? end + 1 : NULL;
     }
+}
+
+/* Affine 4 bits, or blocks by the name of their format. */
+static bool take_form(bench *b)
+{
+    b->form =
+        (mf_weight_shape){.kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = 4, .group = 64};
+    if (b->form_name == NULL)
+        return true;
+    for (uint32_t k = 1; k < MF_WEIGHT_KINDS; k++) {
+        const mf_weight_format *f = &mf_weight_formats[k];
+        if ((f->decode_block == NULL && k != MF_WEIGHT_MXFP4) || strcmp(f->form, b->form_name) != 0)
+            continue;
+        b->form = (mf_weight_shape){.kind = (mf_weight_kind)k, .float_type = MF_F32};
+        return true;
+    }
+    return false;
 }
 
 static void open_backend(bench *b)
@@ -277,25 +296,21 @@ static void measure(bench *b, const subject *s)
 
 static void parse(bench *b, int argc, char **argv)
 {
-    const bench_gpu_option options[] = {{"--mib", &b->n_mib, NULL},
-                                        {"--repeats", &b->n_repeats, NULL},
-                                        {"--tokens", &b->n_tokens, NULL},
-                                        {"--device", NULL, &b->device},
-                                        {"--ways", NULL, &b->ways},
-                                        {"--rows", &b->n_rows, NULL},
-                                        {"--slices", &b->n_slices, NULL},
-                                        {"--prefetch", &b->prefetches, NULL},
-                                        {"--only", NULL, &b->only},
-                                        {"--barrier", &b->barrier, NULL},
-                                        {0}};
-    if (bench_gpu_parse(options, argc, argv) && b->n_mib >= 1024 && b->n_repeats >= 1 &&
-        b->n_tokens >= 1 && b->n_tokens <= MAX_TOKENS && b->barrier <= N_BARRIERS &&
-        b->n_slices <= 8 && (b->n_rows == 0 || is_power(b->n_rows, 8)))
+    const bench_gpu_option options[] = {
+        {"--mib", &b->n_mib, NULL},           {"--repeats", &b->n_repeats, NULL},
+        {"--tokens", &b->n_tokens, NULL},     {"--device", NULL, &b->device},
+        {"--form", NULL, &b->form_name},      {"--ways", NULL, &b->ways},
+        {"--rows", &b->n_rows, NULL},         {"--slices", &b->n_slices, NULL},
+        {"--prefetch", &b->prefetches, NULL}, {"--only", NULL, &b->only},
+        {"--barrier", &b->barrier, NULL},     {0}};
+    if (bench_gpu_parse(options, argc, argv) && take_form(b) && b->n_mib >= 1024 &&
+        b->n_repeats >= 1 && b->n_tokens >= 1 && b->n_tokens <= MAX_TOKENS &&
+        b->barrier <= N_BARRIERS && b->n_slices <= 8 && (b->n_rows == 0 || is_power(b->n_rows, 8)))
         return;
     (void)fprintf(stderr,
                   "usage: bench_vulkan_layer [--device vulkan:N] [--mib N (1024 ..)] "
-                  "[--repeats N] [--tokens N (.. %u)] [--only TEXT] [--ways LIST] [--rows N] "
-                  "[--slices N] [--prefetch 1] [--barrier N (.. %u)]\n",
+                  "[--repeats N] [--tokens N (.. %u)] [--only TEXT] [--form NAME] [--ways LIST] "
+                  "[--rows N] [--slices N] [--prefetch 1] [--barrier N (.. %u)]\n",
                   MAX_TOKENS, (unsigned)N_BARRIERS);
     exit(2);
 }
@@ -323,9 +338,10 @@ static void prefetch(bench *b, const mf_op *op)
     if (op->kind != MF_OP_MATMUL)
         return;
     const mf_weight *last = &m->weight[m->n - 1];
+    const uint32_t i = mf_weight_format_of(&last->shape)->n_arrays - 1;
     const uint64_t begin = mf_vk_address(b->gpu.be, m->weight[0].arrays[0]);
     const uint64_t end =
-        mf_vk_address(b->gpu.be, last->arrays[2]) + mf_weight_array_bytes(&last->shape, 2);
+        mf_vk_address(b->gpu.be, last->arrays[i]) + mf_weight_array_bytes(&last->shape, i);
     const struct {
         uint64_t x, result;
         uint32_t n, unused;

@@ -22,7 +22,8 @@ typedef enum bench_joined {
 
 typedef struct bench {
     const char *device, *only;
-    const char *ways;
+    const char *ways, *form_name;
+    mf_weight_shape form; /* of weights; of affine ones bits are an operation's */
     uint32_t n_mib, n_repeats, n_tokens, n_slices, n_rows, barrier, prefetches;
     bench_gpu gpu;
     mf_span weights, x, tables; /* tables: see write_tables */

@@ -21,7 +21,6 @@ enum {
     NORM
 };
 #define SMALL_BYTES ((uint64_t)1 << 18)
-#define SLOT_BYTES ((uint64_t)1792 << 10) /* of an expert of 512 x 2048 */
 
 void bench_write_norm(bench *b)
 {
@@ -54,17 +53,25 @@ static uint64_t next_bytes(bench *b, uint64_t n_bytes)
     return at;
 }
 
+/* Of affine weights of so many bits; of another form that, and routers, of 8 bits, of float32. */
+static mf_weight_shape shape_of(const bench *b, uint32_t bits, uint32_t n_rows, uint32_t n_cols)
+{
+    mf_weight_shape s = b->form;
+    if (s.kind == MF_WEIGHT_AFFINE)
+        s.bits = bits;
+    else if (bits == 8)
+        s = (mf_weight_shape){.kind = MF_WEIGHT_FLOAT, .float_type = MF_F32};
+    s.n_rows = n_rows;
+    s.n_cols = n_cols;
+    return s;
+}
+
 static mf_weight next_weight(bench *b, uint32_t bits, uint32_t n_rows, uint32_t n_cols)
 {
-    mf_weight w = {.shape = {.kind = MF_WEIGHT_AFFINE,
-                             .float_type = MF_BF16,
-                             .bits = bits,
-                             .group = 64,
-                             .n_rows = n_rows,
-                             .n_cols = n_cols}};
+    mf_weight w = {.shape = shape_of(b, bits, n_rows, n_cols)};
     if (b->at + mf_weight_bytes(&w.shape) + 256 > b->n_bytes)
         b->at = STATE_BYTES;
-    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++)
+    for (uint32_t i = 0; i < mf_weight_format_of(&w.shape)->n_arrays; i++)
         w.arrays[i] = mf_span_at(b->weights, next_bytes(b, mf_weight_array_bytes(&w.shape, i)));
     return w;
 }
@@ -413,13 +420,8 @@ static void make_fused_shared_out(bench *b, const subject *s, mf_op *op)
 
 static mf_weight slot_weight(const bench *b, uint32_t n_rows, uint32_t n_cols, uint64_t *at)
 {
-    mf_weight w = {.shape = {.kind = MF_WEIGHT_AFFINE,
-                             .float_type = MF_BF16,
-                             .bits = 4,
-                             .group = 64,
-                             .n_rows = n_rows,
-                             .n_cols = n_cols}};
-    for (uint32_t i = 0; i < MF_MAX_WEIGHT_ARRAYS; i++) {
+    mf_weight w = {.shape = shape_of(b, 4, n_rows, n_cols)};
+    for (uint32_t i = 0; i < mf_weight_format_of(&w.shape)->n_arrays; i++) {
         w.arrays[i] = mf_span_at(b->weights, *at);
         *at += (mf_weight_array_bytes(&w.shape, i) + 63) / 64 * 64;
     }
@@ -438,7 +440,6 @@ static void make_fused_experts(bench *b, const subject *s, mf_op *op)
                                     .act = small(b, ACT),
                                     .out = small(b, OUT),
                                     .slots = mf_span_at(b->weights, STATE_BYTES),
-                                    .slot_bytes = SLOT_BYTES,
                                     .n_slots = N_EXPERTS,
                                     .n_experts = N_EXPERTS + 8,
                                     .k = 8,
@@ -450,6 +451,7 @@ static void make_fused_experts(bench *b, const subject *s, mf_op *op)
     p->gate = slot_weight(b, s->a, s->b, &at);
     p->up = slot_weight(b, s->a, s->b, &at);
     p->down = slot_weight(b, s->b, s->a, &at);
+    p->slot_bytes = at - STATE_BYTES;
 }
 
 /* Two are made before the first is recorded. Norms make logits small, so that it chooses others

@@ -35,8 +35,9 @@ mf_status mf_forward_layer(mf_runner *r, const mf_batch *batch, uint32_t layer, 
 void mf_fused_begin(mf_runner *r, uint32_t n_rows);
 /* Room for the operation, if the backend has it; without one of them nothing is fused. */
 mf_status mf_fused_reserve(mf_runner *r, const mf_op *op, mf_error *error);
-/* The same of several operations that are one; *has: whether the backend has it so for all layers
- * until now, and then for this one, too. */
+/* The same of several operations that are one, if *has; then *has says whether the backend has it
+ * so.
+ */
 mf_status mf_joined_reserve(mf_runner *r, const mf_op *op, bool *has, mf_error *error);
 mf_input_step mf_fused_norm(const mf_runner *r, mf_span weight);
 /* plan.mlp_gate = what a gated MLP makes first of plan.x, normed with this weight. */

@@ -546,7 +546,7 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     mf_input_step before;
     if (mf_routed_can(r, layer, n_rows)) {
         if (r->fused.has_experts && mf_fused_take_norm(r, &before)) {
-            if (r->fused.has_mixtures)
+            if (r->fused.has_mixture[layer])
                 forward_mixture(r, layer, &before);
             else
                 forward_fused(r, layer, &before);

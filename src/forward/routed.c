@@ -77,12 +77,12 @@ mf_status mf_mixture_reserve(mf_runner *r, uint32_t layer, mf_error *error)
 {
     const mf_input_step before = mf_fused_norm(r, r->weights.layers[layer].post_norm);
     mf_mixture m = {.experts = routed_op(r, layer, 1)};
-    r->fused.has_mixtures = r->fused.has_mixtures && r->fused.has_experts &&
-                            r->h.shared_hidden != 0 &&
-                            r->weights.layers[layer].router_logit_bias.buffer.id == 0;
+    bool *has = &r->fused.has_mixture[layer];
+    *has = r->fused.has_experts && r->h.shared_hidden != 0 &&
+           r->weights.layers[layer].router_logit_bias.buffer.id == 0;
     fuse(r, before, &m.experts.u.routed);
     const mf_op op = mf_mixture_op(r, layer, &before, &m);
-    return mf_joined_reserve(r, &op, &r->fused.has_mixtures, error);
+    return mf_joined_reserve(r, &op, has, error);
 }
 
 mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows)

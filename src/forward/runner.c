@@ -560,7 +560,7 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     r->routed.is_whole = o->n_slots >= (uint64_t)r->h.n_moe_layers * r->h.n_experts;
     r->ahead.is_on = r->routed.is_on && !r->routed.is_whole;
     r->ahead.n_most = 1;
-    r->fused.is_on = r->fused.has_experts = r->fused.has_mixtures = r->fused.has_linear_rows =
+    r->fused.is_on = r->fused.has_experts = r->fused.has_linear_rows =
         true; /* until a layer cannot be */
     mf_backend_gather(r->backend);
     mf_backend_gather(r->experts);

@@ -6,6 +6,7 @@
  * which waits in vain loses the device with a reason.
  */
 #include "vulkan_joined.h"
+#include "vulkan_product.h"
 
 #define N_SLOTS 16u
 #define EPS 1e-6f
@@ -15,6 +16,8 @@ enum { X, NORM, LOGITS, SHARED_GATE, MLP, UP, IDS, PICKED, TABLE, SHARED, ACT, O
 typedef struct sizes {
     uint32_t n_cols, n_experts, k;
     bool normalise;
+    mf_weight_kind kind;  /* of experts: affine of 4 bits, the router of 8; or blocks */
+    mf_dtype router_type; /* of blocks, floats */
 } sizes;
 
 typedef struct play {
@@ -32,9 +35,24 @@ static mf_span slot(const play *p, uint32_t i)
     return joined_slot(&p->all, i);
 }
 
-static mf_weight weight(play *p, uint32_t bits, uint32_t n_rows, uint32_t n_cols)
+static mf_weight weight(play *p, mf_weight_shape form, uint32_t n_rows, uint32_t n_cols)
 {
-    return joined_weight(&p->all, bits, n_rows, n_cols);
+    const mf_weight w = joined_place(&p->all, form, n_rows, n_cols);
+    for (uint32_t i = 0; i < mf_weight_format_of(&form)->n_arrays; i++)
+        product_fill(&w.shape, i, p->all.image + w.arrays[i].offset, &p->all.random);
+    return w;
+}
+
+static mf_weight_shape form_of(const sizes *s)
+{
+    return s->kind == MF_WEIGHT_AFFINE ? joined_affine(4) : (mf_weight_shape){.kind = s->kind};
+}
+
+static mf_weight_shape router_form(const sizes *s)
+{
+    return s->kind == MF_WEIGHT_AFFINE
+               ? joined_affine(8)
+               : (mf_weight_shape){.kind = MF_WEIGHT_FLOAT, .float_type = s->router_type};
 }
 
 /* What is chosen differs from layer to layer. */
@@ -47,6 +65,7 @@ static void fill(play *p, const sizes *s)
 
 static void make_experts(play *p, const sizes *s, mf_input_step before)
 {
+    const mf_weight_shape form = form_of(s);
     mf_routed_experts_params r = {
         .x = slot(p, X),
         .ids = slot(p, IDS),
@@ -59,12 +78,15 @@ static void make_experts(play *p, const sizes *s, mf_input_step before)
         .before = before,
         .sum = {slot(p, X), slot(p, PICKED), slot(p, SHARED), slot(p, SHARED_GATE)}};
     r.slots = (mf_span){p->all.buffer, p->all.at};
-    r.gate = weight(p, 4, 512, s->n_cols);
-    r.up = weight(p, 4, 512, s->n_cols);
-    r.down = weight(p, 4, s->n_cols, 512);
-    r.slot_bytes = p->all.at - r.slots.offset;
-    p->all.at = r.slots.offset + r.slot_bytes * s->n_experts;
-    REQUIRE(p->all.at <= JOINED_BYTES);
+    for (uint32_t i = 0; i < s->n_experts; i++) { /* all alike; of the first one it is kept where */
+        const mf_weight gate = weight(p, form, 512, s->n_cols);
+        const mf_weight up = weight(p, form, 512, s->n_cols);
+        const mf_weight down = weight(p, form, s->n_cols, 512);
+        r.gate = i == 0 ? gate : r.gate;
+        r.up = i == 0 ? up : r.up;
+        r.down = i == 0 ? down : r.down;
+        r.slot_bytes = i == 0 ? p->all.at - r.slots.offset : r.slot_bytes;
+    }
     p->experts = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = 1, .u.routed = r};
 }
 
@@ -72,24 +94,25 @@ static void make_experts(play *p, const sizes *s, mf_input_step before)
 static void make(play *p, const sizes *s, uint64_t shift)
 {
     const mf_input_step before = {.kind = MF_INPUT_NORMED, .weight = slot(p, NORM), .eps = EPS};
+    const mf_weight_shape form = form_of(s), router = router_form(s);
     p->all.at = N_SLOTS * JOINED_SLOT + shift;
     p->router = p->shared_in = p->shared_out = (mf_op){.kind = MF_OP_MATMUL, .n_rows = 1};
     p->router.u.matmul = (mf_matmul_params){.x = slot(p, X),
                                             .n = 2,
-                                            .weight = {weight(p, 8, s->n_experts, s->n_cols)},
+                                            .weight = {weight(p, router, s->n_experts, s->n_cols)},
                                             .y = {slot(p, LOGITS), slot(p, SHARED_GATE)},
                                             .before = before};
-    p->router.u.matmul.weight[1] = weight(p, 8, 1, s->n_cols);
+    p->router.u.matmul.weight[1] = weight(p, router, 1, s->n_cols);
     p->shared_in.u.matmul = (mf_matmul_params){.x = slot(p, X),
                                                .n = 2,
-                                               .weight = {weight(p, 4, 512, s->n_cols)},
+                                               .weight = {weight(p, form, 512, s->n_cols)},
                                                .y = {slot(p, MLP), slot(p, UP)},
                                                .before = before,
                                                .is_paired = true};
-    p->shared_in.u.matmul.weight[1] = weight(p, 4, 512, s->n_cols);
+    p->shared_in.u.matmul.weight[1] = weight(p, form, 512, s->n_cols);
     p->shared_out.u.matmul = (mf_matmul_params){.x = slot(p, MLP),
                                                 .n = 1,
-                                                .weight = {weight(p, 4, s->n_cols, 512)},
+                                                .weight = {weight(p, form, s->n_cols, 512)},
                                                 .y = {slot(p, SHARED)}};
     p->route = (mf_op){.kind = MF_OP_ROUTE,
                        .n_rows = 1,
@@ -139,7 +162,8 @@ static void compare(play *p, const char *what, const sizes *s, uint64_t most_dis
     static results apart, joined;
     (void)run(p, false, &apart);
     const uint64_t n = run(p, true, &joined);
-    CHECK_MSG(memcmp(apart.x, joined.x, s->n_cols * sizeof(float)) == 0, "%s: other sums", what);
+    CHECK_MSG(memcmp(apart.x, joined.x, s->n_cols * sizeof(float)) == 0,
+              "form %d, %u columns, %s: other sums", (int)s->kind, s->n_cols, what);
     CHECK_MSG(memcmp(apart.ids, joined.ids, s->k * sizeof(int32_t)) == 0, "%s: others chosen",
               what);
     CHECK_MSG(memcmp(apart.weights, joined.weights, s->k * sizeof(float)) == 0, "%s: other weights",
@@ -151,14 +175,25 @@ static void compare(play *p, const char *what, const sizes *s, uint64_t most_dis
 
 static void check_sizes(play *p)
 {
-    static const sizes list[] = {{512, 32, 4, true}, {1024, 32, 8, false}, {2048, 32, 8, true}};
+    static const sizes list[] = {{512, 32, 4, true, MF_WEIGHT_GGUF_Q4_0, MF_F32},
+                                 {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16},
+                                 {1024, 32, 8, false, MF_WEIGHT_AFFINE, MF_BF16},
+                                 {1024, 32, 8, true, MF_WEIGHT_GGUF_Q4_K, MF_F32},
+                                 {2048, 32, 8, true, MF_WEIGHT_AFFINE, MF_BF16},
+                                 {2048, 32, 8, true, MF_WEIGHT_GGUF_Q4_0, MF_F32},
+                                 {512, 32, 8, false, MF_WEIGHT_GGUF_Q8_0, MF_BF16},
+                                 {512, 32, 8, true, MF_WEIGHT_GGUF_MXFP4, MF_F16},
+                                 {1024, 32, 8, true, MF_WEIGHT_MXFP4, MF_BF16},
+                                 {1024, 32, 4, true, MF_WEIGHT_GGUF_Q6_K, MF_F32},
+                                 {512, 64, 8, true, MF_WEIGHT_GGUF_IQ4_XS, MF_F32},
+                                 {512, 32, 8, true, MF_WEIGHT_GGUF_Q5_0, MF_F32}};
     mf_vk_backend *be = (mf_vk_backend *)p->all.be;
-    for (size_t i = 0; i < (vulkan_is_short() ? 2 : 3); i++) {
+    for (size_t i = 0; i < (vulkan_is_short() ? 4 : sizeof list / sizeof *list); i++) {
         fill(p, &list[i]);
         make(p, &list[i], 0);
         compare(p, "one after the other", &list[i], 2);
         make(p, &list[i], 4);
-        compare(p, "not aligned", &list[i], 12);
+        compare(p, "not aligned", &list[i], 14);
         make(p, &list[i], 0);
         be->grid.epoch = UINT32_MAX - 1; /* the second layer's number is the first again */
         compare(p, "numbers begin again", &list[i], 2);
@@ -168,7 +203,7 @@ static void check_sizes(play *p)
 
 static void check_refusals(play *p)
 {
-    const sizes s = {512, 32, 4, true};
+    const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
     const mf_vk_backend *be = (mf_vk_backend *)p->all.be;
     make(p, &s, 0);
     CHECK(be->base.ops->supports_op(p->all.be, &p->mixture));
@@ -187,7 +222,7 @@ static void check_refusals(play *p)
 
 static void check_device(uint32_t n_resident)
 {
-    const sizes s = {512, 32, 4, true};
+    const sizes s = {512, 32, 4, true, MF_WEIGHT_AFFINE, MF_BF16};
     play p = {.all = joined_open(n_resident)};
     const bool has = joined_has(&p.all, n_resident);
     if (has) {

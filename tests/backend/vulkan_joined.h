@@ -57,21 +57,30 @@ static inline mf_span joined_slot(const joined_play *p, uint32_t i)
     return (mf_span){p->buffer, i * JOINED_SLOT};
 }
 
-static inline mf_weight joined_weight(joined_play *p, uint32_t bits, uint32_t n_rows,
-                                      uint32_t n_cols)
+static inline mf_weight_shape joined_affine(uint32_t bits)
 {
-    mf_weight w = {.shape = {.kind = MF_WEIGHT_AFFINE,
-                             .float_type = MF_BF16,
-                             .bits = bits,
-                             .group = 64,
-                             .n_rows = n_rows,
-                             .n_cols = n_cols}};
-    for (uint32_t i = 0; i < 3; i++) {
+    return (mf_weight_shape){
+        .kind = MF_WEIGHT_AFFINE, .float_type = MF_BF16, .bits = bits, .group = 64};
+}
+
+static inline mf_weight joined_place(joined_play *p, mf_weight_shape form, uint32_t n_rows,
+                                     uint32_t n_cols)
+{
+    mf_weight w = {.shape = form};
+    w.shape.n_rows = n_rows;
+    w.shape.n_cols = n_cols;
+    for (uint32_t i = 0; i < mf_weight_format_of(&form)->n_arrays; i++) {
         w.arrays[i] = (mf_span){p->buffer, p->at};
         p->at += (mf_weight_array_bytes(&w.shape, i) + 63) / 64 * 64;
     }
     REQUIRE(p->at <= JOINED_BYTES);
     return w;
+}
+
+static inline mf_weight joined_weight(joined_play *p, uint32_t bits, uint32_t n_rows,
+                                      uint32_t n_cols)
+{
+    return joined_place(p, joined_affine(bits), n_rows, n_cols);
 }
 
 /* Numbers of ordinary size in every form; the first slot's floats are up to 2, the second's, a

@@ -35,8 +35,11 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool is_joined, siz
     options.n_context_tokens = 64;
     REQUIRE_OK(mf_engine_open_with(dir, &options, &with, &engine, &error), &error);
     mf_engine_info(engine, &info);
-    if (is_joined) /* others are, too, where the device does so by itself */
-        CHECK(engine->runner.fused.has_mixtures && engine->runner.fused.has_linear_rows);
+    /* others are, too, where the device does so by itself */
+    for (uint32_t i = 0; i < engine->runner.h.n_layers && is_joined; i++)
+        CHECK(engine->runner.fused.has_mixture[i]);
+    if (is_joined && engine->runner.weights.layers[0].router.shape.kind == MF_WEIGHT_AFFINE)
+        CHECK(engine->runner.fused.has_linear_rows);
     for (uint32_t i = 0; i < N_TOKENS; i++)
         tokens[i] = (int32_t)(i * 7919 % info.n_vocab);
     *n_floats = info.n_vocab;

@@ -20,10 +20,16 @@ static mf_vk_shader shader_of(const mf_vk_backend *be, const mf_weight_shape *sh
     return shaders[mf_vk_chunks_of(shape)];
 }
 
+/* Whether a lane's columns are 32 that lie together. */
+static bool has_runs(const mf_weight_shape *down)
+{
+    return down->kind == MF_WEIGHT_AFFINE || mf_vk_is_blocks(down);
+}
+
 bool mf_vk_is_turned(const mf_routed_experts_params *p)
 {
     const mf_weight_shape *down = &p->down.shape;
-    return p->sum.x.buffer.id != 0 && down->kind == MF_WEIGHT_AFFINE && down->n_cols % TILE == 0;
+    return p->sum.x.buffer.id != 0 && has_runs(down) && down->n_cols % TILE == 0;
 }
 
 /* Rows of a workgroup. */
@@ -42,7 +48,7 @@ static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_routed_experts_p
     k.constants[k.n_constants++] = p->k;
     k.constants[k.n_constants++] = be->tuning.team_rows;
     k.constants[k.n_constants++] = is_wide;
-    k.constants[k.n_constants++] = down->kind == MF_WEIGHT_AFFINE ? down->n_cols : 0;
+    k.constants[k.n_constants++] = has_runs(down) ? down->n_cols : 0;
     k.constants[k.n_constants++] = down->n_rows % group_rows(be, p->k) == 0;
     k.constants[k.n_constants++] = mf_vk_is_turned(p);
     return k;

@@ -77,14 +77,20 @@ void mf_vk_grid_dispatch(mf_vk_backend *be, const mf_vk_kernel *kernel, const vo
     mf_vk_dispatch(be, kernel, push, push_bytes, (const uint32_t[]){be->device.n_resident, 1, 1});
 }
 
+/* to: 0 where the form has no such array. */
+static bool put_distance(uint64_t from, uint64_t to, int32_t *out)
+{
+    const int64_t d = to != 0 ? (int64_t)(to - from) : 0;
+    *out = (int32_t)(d / 4);
+    return (int64_t)*out * 4 == d;
+}
+
 bool mf_vk_put_near(const mf_vk_backend *be, const mf_weight *w, mf_vk_near *out)
 {
     const mf_vk_weight at = mf_vk_weight_at(be, w);
-    const int64_t scales = (int64_t)(at.scales - at.values),
-                  biases = (int64_t)(at.biases - at.values);
-    *out = (mf_vk_near){at.values, (int32_t)(scales / 4), (int32_t)(biases / 4)};
-    return at.values % 16 == 0 && (int64_t)out->scales * 4 == scales &&
-           (int64_t)out->biases * 4 == biases;
+    out->values = at.values;
+    return at.values % 16 == 0 && put_distance(at.values, at.scales, &out->scales) &&
+           put_distance(at.values, at.biases, &out->biases);
 }
 
 bool mf_vk_is_affine(const mf_weight *w, uint32_t bits, const mf_weight *like, uint32_t n_rows,

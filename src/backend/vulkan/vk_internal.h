@@ -391,6 +391,8 @@ void mf_vk_op_record(mf_vk_backend *be, const mf_op *op);
 /* The constants 1 .. MF_VK_WEIGHT_CONSTANTS of shaders that include weights.glsl. */
 #define MF_VK_WEIGHT_CONSTANTS 5
 void mf_vk_weight_constants(const mf_weight_shape *shape, mf_vk_kernel *kernel);
+/* Whether it is blocks of which a lane has 32 columns that lie together (blocks.glsl). */
+bool mf_vk_is_blocks(const mf_weight_shape *shape);
 /* As weights.glsl's Weight: where the arrays are. */
 typedef struct mf_vk_weight {
     uint64_t values, scales, biases;
@@ -435,6 +437,7 @@ typedef struct mf_vk_way {
 typedef struct mf_vk_tuning {
     mf_vk_way ways[MF_VK_N_WAYS];        /* the first has n_needed 0, the others rise */
     mf_vk_way affine_ways[MF_VK_N_WAYS]; /* of affine weights, read widely; needed by as many */
+    mf_vk_way block_ways[MF_VK_N_WAYS];  /* of blocks, likewise */
     uint32_t attention_ahead; /* slices of keys on their way in attention of few queries */
     uint32_t team_rows;       /* of a team of experts_out.comp */
     uint32_t unit_groups;     /* workgroups that large tiles of matmul_units.comp leave at least */

@@ -30,21 +30,41 @@ static bool has_sizes(const mf_routed_experts_params *p)
            p->k <= p->n_experts && p->n_experts % 32 == 0;
 }
 
+static bool is_like(const mf_weight *w, const mf_weight_shape *form, uint32_t n_rows,
+                    uint32_t n_cols)
+{
+    mf_weight_shape shape = *form;
+    shape.n_cols = n_cols;
+    return mf_vk_same_form(&w->shape, &shape) && w->shape.n_rows == n_rows;
+}
+
+/* Of affine experts affine ones of 8 bits, like theirs otherwise; of blocks floats. */
+static bool has_router(const mf_mixture_params *m)
+{
+    const mf_routed_experts_params *p = &m->experts->u.routed;
+    const mf_matmul_params *router = &m->router->u.matmul;
+    mf_weight_shape form = p->gate.shape;
+    if (form.kind == MF_WEIGHT_AFFINE)
+        form.bits = 8;
+    else
+        form = router->weight[0].shape;
+    return router->n == 2 && (form.kind == MF_WEIGHT_AFFINE || form.kind == MF_WEIGHT_FLOAT) &&
+           is_like(&router->weight[0], &form, p->n_experts, p->gate.shape.n_cols) &&
+           is_like(&router->weight[1], &form, 1, p->gate.shape.n_cols);
+}
+
 static bool has_forms(const mf_mixture_params *m)
 {
     const mf_routed_experts_params *p = &m->experts->u.routed;
     const uint32_t n_cols = p->gate.shape.n_cols, hidden = p->gate.shape.n_rows;
-    const mf_matmul_params *router = &m->router->u.matmul, *in = &m->shared_in->u.matmul;
-    const mf_matmul_params *out = &m->shared_out->u.matmul;
-    return router->n == 2 && in->n == 2 && out->n == 1 &&
-           mf_vk_is_affine(&p->gate, 4, &p->gate, hidden, n_cols) &&
-           mf_vk_is_affine(&p->up, 4, &p->gate, hidden, n_cols) &&
-           mf_vk_is_affine(&p->down, 4, &p->gate, n_cols, hidden) &&
-           mf_vk_is_affine(&in->weight[0], 4, &p->gate, hidden, n_cols) &&
-           mf_vk_is_affine(&in->weight[1], 4, &p->gate, hidden, n_cols) &&
-           mf_vk_is_affine(&out->weight[0], 4, &p->gate, n_cols, hidden) &&
-           mf_vk_is_affine(&router->weight[0], 8, &p->gate, p->n_experts, n_cols) &&
-           mf_vk_is_affine(&router->weight[1], 8, &p->gate, 1, n_cols);
+    const mf_matmul_params *in = &m->shared_in->u.matmul, *out = &m->shared_out->u.matmul;
+    const mf_weight_shape *form = &p->gate.shape;
+    return in->n == 2 && out->n == 1 && has_router(m) &&
+           ((form->kind == MF_WEIGHT_AFFINE && form->bits == 4) || mf_vk_is_blocks(form)) &&
+           is_like(&p->up, form, hidden, n_cols) && is_like(&p->down, form, n_cols, hidden) &&
+           is_like(&in->weight[0], form, hidden, n_cols) &&
+           is_like(&in->weight[1], form, hidden, n_cols) &&
+           is_like(&out->weight[0], form, n_cols, hidden);
 }
 
 /* A choice among all experts by the softmax of their logits, and nobody counts it. */
@@ -81,8 +101,12 @@ static bool mixture_supports(const mf_vk_backend *be, const mf_op *op)
 static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_mixture_params *m)
 {
     const mf_routed_experts_params *p = &m->experts->u.routed;
-    mf_vk_kernel k = {MF_VK_SHADER_mixture_affine, 1, {THREADS}};
+    const bool is_affine = p->gate.shape.kind == MF_WEIGHT_AFFINE;
+    mf_vk_kernel k = {
+        is_affine ? MF_VK_SHADER_mixture_affine : MF_VK_SHADER_mixture_any, 1, {THREADS}};
     mf_vk_weight_constants(&p->gate.shape, &k);
+    if (!is_affine)
+        k.constants[2] /* FLOAT_TYPE */ = (uint32_t)m->router->u.matmul.weight[0].shape.float_type;
     k.constants[k.n_constants++] = p->gate.shape.n_cols;
     k.constants[k.n_constants++] = p->n_experts;
     k.constants[k.n_constants++] = true; /* loads are wide */

@@ -125,6 +125,27 @@ void mf_vk_weight_constants(const mf_weight_shape *shape, mf_vk_kernel *kernel)
     kernel->n_constants = 1 + MF_VK_WEIGHT_CONSTANTS;
 }
 
+bool mf_vk_is_blocks(const mf_weight_shape *shape)
+{
+    switch (shape->kind) {
+    case MF_WEIGHT_MXFP4:
+    case MF_WEIGHT_GGUF_Q8_0:
+    case MF_WEIGHT_GGUF_Q4_K:
+    case MF_WEIGHT_GGUF_Q6_K:
+    case MF_WEIGHT_GGUF_IQ4_XS:
+    case MF_WEIGHT_GGUF_MXFP4:
+    case MF_WEIGHT_GGUF_Q4_0:
+    case MF_WEIGHT_GGUF_Q4_1:
+    case MF_WEIGHT_GGUF_Q5_0:
+    case MF_WEIGHT_GGUF_Q5_1:
+    case MF_WEIGHT_GGUF_Q5_K:
+    case MF_WEIGHT_GGUF_IQ4_NL:
+        return true;
+    default:
+        return false;
+    }
+}
+
 mf_vk_weight mf_vk_weight_at(const mf_vk_backend *be, const mf_weight *w)
 {
     const uint32_t n = mf_weight_format_of(&w->shape)->n_arrays;

@@ -241,6 +241,7 @@ const mf_vk_tuning mf_vk_tuning_default = {
     .ways = {{1, 1, 0}, {4, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 2, 1 << 22}},
     .affine_ways =
         {{1, 1, 0}, {2, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 4, 1 << 22}},
+    .block_ways = {{1, 1, 0}, {2, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 2, 1 << 22}},
     .attention_ahead = 2,
     .team_rows = 4,
     .unit_groups = 256,
@@ -248,15 +249,19 @@ const mf_vk_tuning mf_vk_tuning_default = {
 /* A processor has few lanes: this is for tests. */
 #define LANES_OF_PROCESSORS 256u
 
-/* Affine weights whose loads are wide have kernels that know their columns. */
+/* Weights whose loads are wide have kernels that know their columns, but for forms that decode
+ * values one by one. */
 static bool is_known(const mf_weight_shape *shape, bool is_wide)
 {
-    return is_wide && shape->kind == MF_WEIGHT_AFFINE;
+    return is_wide && (shape->kind == MF_WEIGHT_AFFINE || shape->kind == MF_WEIGHT_FLOAT ||
+                       mf_vk_is_blocks(shape));
 }
 
 static const mf_vk_way *ways_of(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_wide)
 {
-    return is_known(shape, is_wide) ? be->tuning.affine_ways : be->tuning.ways;
+    if (!is_known(shape, is_wide) || shape->kind == MF_WEIGHT_FLOAT)
+        return be->tuning.ways;
+    return shape->kind == MF_WEIGHT_AFFINE ? be->tuning.affine_ways : be->tuning.block_ways;
 }
 
 static uint32_t way_of(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
@@ -277,13 +282,14 @@ typedef struct cut {
     uint32_t n_threads, n_rows, n_ahead; /* rows of a lane; of them on their way at once */
 } cut;
 
-/* A row of many tiles has twice the invocations, so that two are multiplied side by side. */
+/* A row of many tiles has twice the invocations for two side by side; floats take registers. */
 static cut cut_of(const mf_vk_backend *be, const mf_vk_product *p, uint32_t which, bool is_wide)
 {
     const mf_vk_way *way = &ways_of(be, p->shape, is_wide)[which];
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     const uint32_t span = span_of(p->shape->n_cols), n_matrices = p->is_pair ? 2 : 1;
-    const bool is_double = is_known(p->shape, is_wide) && span == MOST_SPAN;
+    const bool is_double =
+        is_known(p->shape, is_wide) && span == MOST_SPAN && p->shape->kind != MF_WEIGHT_FLOAT;
     const uint32_t halves = is_double && way->n_chunks > 1 ? 2 : 1;
     const uint32_t n_way = way->n_chunks / halves, most = span == 1 ? 8 : 16;
     const uint32_t n_chunks = n_way < most ? n_way : most;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The formats of blocks.glsl: what they have, and where a chunk has it.
+const bool IS_SMALL4 = KIND == KIND_Q4_0 || KIND == KIND_Q4_1;
 const bool IS_SMALL5 = KIND == KIND_Q5_0 || KIND == KIND_Q5_1;
 const bool IS_MIN_IN_BLOCK = KIND == KIND_Q4_1 || KIND == KIND_Q5_1;
 // Blocks of 32 columns, read from their beginning on.

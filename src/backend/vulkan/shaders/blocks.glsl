@@ -224,10 +224,22 @@ uint codes_at(Chunk c, uint j)
     return codes;
 }
 
-// Codes stay where they lie in a word's halves: in x a power of two undoes that.
+// The same with what else their bytes have: block_quad masks it.
+uint four_at(Chunk c, uint j)
+{
+    if (IS_SMALL4)
+        return small_word(c, SMALL_HEAD, j % 4);
+    if (KIND == KIND_Q4_K)
+        return word_at(c, 0, j, CODE_SHIFT(c)) >> (PART(c) % 2 * 4);
+    return codes_at(c, j);
+}
+
+// Codes stay where they lie in a word's halves, those of half a byte of small blocks where they lie in
+// the byte, too: in x a power of two undoes that.
 const float POWER = HAS_LEVELS || !IS_BLOCK ? 1.0 : 256.0;
-#define QUAD_FACTORS vec4(1.0, 1.0 / POWER, 1.0, 1.0 / POWER)
-#define QUAD_POWERS vec4(1.0, POWER, 1.0, POWER)
+#define HALF_POWER(j) (IS_SMALL4 && (j) >= 4 ? 16.0 : 1.0)
+#define QUAD_POWERS(j) (vec4(1.0, POWER, 1.0, POWER) * HALF_POWER(j))
+#define QUAD_FACTORS(j) (vec4(1.0, 1.0 / POWER, 1.0, 1.0 / POWER) / HALF_POWER(j))
 const float ZERO = KIND == KIND_Q4_0 ? 8.0
                    : KIND == KIND_Q5_0 ? 16.0
                    : KIND == KIND_Q8_0 ? 128.0
@@ -237,13 +249,15 @@ const float ZERO = KIND == KIND_Q4_0 ? 8.0
 // Values 4j .. 4j + 3 without the block's scale, times QUAD_POWERS.
 vec4 block_quad(Chunk c, uint j)
 {
-    const uint codes = codes_at(c, j);
+    const uint codes = four_at(c, j);
     if (HAS_LEVELS)
         return vec4(block_levels[codes & 255], block_levels[codes >> 8 & 255],
                     block_levels[codes >> 16 & 255], block_levels[codes >> 24]);
-    const uvec4 q = uvec4(codes, codes, codes >> 16, codes >> 16) & uvec4(0xff, 0xff00, 0xff, 0xff00);
+    const uint mask = IS_SMALL4 ? 15 << (j / 4 * 4) : KIND == KIND_Q4_K ? 15 : 255;
+    const uvec4 q = uvec4(codes, codes, codes >> 16, codes >> 16) &
+                    uvec4(mask, mask << 8, mask, mask << 8);
     // the last bits of 2^23 and more, which goes again with the zero
-    vec4 v = uintBitsToFloat(q | 0x4b000000u) - (8388608.0 + ZERO * QUAD_POWERS);
+    vec4 v = uintBitsToFloat(q | 0x4b000000u) - (8388608.0 + ZERO * QUAD_POWERS(j));
     if (KIND == KIND_Q6_K)
         v *= float(int8_of(c.bias >> (j / 4 * 8) & 255));
     return v;

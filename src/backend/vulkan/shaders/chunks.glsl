@@ -23,13 +23,21 @@ const uint N_WORDS = 8;
 const bool HAS_MIN = true; // a value has a bias besides its scale
 #elif !defined(ANY)
 const bool HAS_MIN = false;
-#define QUAD_POWERS vec4(1.0)
+#define QUAD_POWERS(j) vec4(1.0)
 #endif
 
 struct Chunk {
     uint words[N_WORDS];
     uint scale, bias; // as they lie
 };
+
+// The two floats of 16 bits of a word.
+vec2 floats_of(uint word)
+{
+    if (FLOAT_TYPE == BF16)
+        return uintBitsToFloat(uvec2(word << 16, word & 0xffff0000u));
+    return vec2(half_to_float(word & 0xffffu), half_to_float(word >> 16));
+}
 
 // Column of a chunk's values 4j .. 4j + 3, from the first one's on.
 uint quad_col(uint j, uint step)
@@ -114,14 +122,14 @@ const int B = int(BITS);
 // Values 4j .. 4j + 3, times the powers of two that QUAD_FACTORS undo, in x, but for 2^-60: where they
 // lie in a word, or in its upper half, as the last bits of a float whose others are zero. That needs
 // no subtraction. x below 2^39 stays finite, and nothing is rounded that is not far below 2^-66.
-#define QUAD_POWERS POWERS_FROM(-89)
-#define QUAD_FACTORS FACTORS_FROM(89)
+#define QUAD_POWERS(j) POWERS_FROM(-89)
+#define QUAD_FACTORS(j) FACTORS_FROM(89)
 #define DOT_FACTOR TWO_TO(60)
 #else
 // The same without 2^-60, where floats below the least normal one may count as zero: the bits become
 // the last ones of 2^23 and more, and lose the 2^23 again.
-#define QUAD_POWERS POWERS_FROM(0)
-#define QUAD_FACTORS FACTORS_FROM(0)
+#define QUAD_POWERS(j) POWERS_FROM(0)
+#define QUAD_FACTORS(j) FACTORS_FROM(0)
 #define DOT_FACTOR 1.0
 #endif
 
@@ -155,7 +163,7 @@ vec2 line_of(Chunk c)
 
 vec4 values_of(Chunk c, uint j, vec2 line)
 {
-    return fma(quad(c, j), QUAD_FACTORS * line.x, vec4(line.y));
+    return fma(quad(c, j), QUAD_FACTORS(j) * line.x, vec4(line.y));
 }
 #endif
 
@@ -237,12 +245,7 @@ Chunk fetch_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 
 float value(Chunk c, uint i)
 {
-    if (FLOAT_TYPE == F32)
-        return uintBitsToFloat(c.words[i]);
-    const uint word = c.words[i / 2];
-    if (FLOAT_TYPE == BF16)
-        return uintBitsToFloat(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
-    return half_to_float(i % 2 == 0 ? word & 0xffffu : word >> 16);
+    return FLOAT_TYPE == F32 ? uintBitsToFloat(c.words[i]) : floats_of(c.words[i / 2])[i % 2];
 }
 #endif
 
@@ -344,7 +347,7 @@ vec4 values_of(Chunk c, uint j, vec2 line)
     const vec4 v = quad(c, j);
     if (!IS_BLOCK)
         return v;
-    const vec4 scale = QUAD_FACTORS * line.x;
+    const vec4 scale = QUAD_FACTORS(j) * line.x;
     return HAS_MIN ? fma(v, scale, vec4(line.y)) : v * scale;
 }
 #endif
@@ -388,7 +391,7 @@ Chunk load_of_row(Weight row, uint first, uint n_cols)
     return c;
 }
 #elif !defined(AFFINE)
-#define QUAD_FACTORS vec4(1.0)
+#define QUAD_FACTORS(j) vec4(1.0)
 
 Chunk load_chunk(Weight w, uint row, uint first, uint step, uint n_cols)
 {

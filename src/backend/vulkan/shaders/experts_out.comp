@@ -68,7 +68,7 @@ void load_x(uint64_t from, uint first)
     }
     x_sum = sum_of_quads(x);
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
-        x[j] *= QUAD_FACTORS;
+        x[j] *= QUAD_FACTORS(j);
 }
 
 // The lane's part of N_ROWS rows from `row` on; beyond the last it is the last's.

@@ -94,12 +94,12 @@ void stage(uint id)
     const uint j = of_piece / TEAM * per_piece + id % per_piece;
     barrier(); // what was there has been read
     [[unroll]] for (uint i = 0; i < MOST_TOKENS; i++)
-        xs[quad_at(i, j, of_piece % TEAM)] = x_ahead[i] * QUAD_FACTORS;
+        xs[quad_at(i, j, of_piece % TEAM)] = x_ahead[i] * QUAD_FACTORS(j);
     barrier();
     if (HAS_MIN) {
         vec4 x[CHUNK / 4];
         [[unroll]] for (uint i = 0; i < CHUNK / 4; i++)
-            x[i] = xs[quad_at(id / TEAM, i, id % TEAM)] * QUAD_POWERS;
+            x[i] = xs[quad_at(id / TEAM, i, id % TEAM)] * QUAD_POWERS(i);
         x_sums[id] = sum_of_quads(x);
         barrier();
     }

@@ -99,7 +99,7 @@ void take_x(vec4 loads[X_LOADS], uint token, uint id)
         mine[j] = memory[quad_at(tile, j, lane)];
     x_sums[token] = sum_of_quads(mine);
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
-        x[token * CHUNK / 4 + j] = mine[j] * QUAD_FACTORS;
+        x[token * CHUNK / 4 + j] = mine[j] * QUAD_FACTORS(j);
 }
 
 // The lane's parts of a row's products with all tokens, to where add_parts finds them.

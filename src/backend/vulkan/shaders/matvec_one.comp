@@ -12,6 +12,8 @@
 // every workgroup makes its input anew. It has the bits that it has by itself.
 //! variant matvec_one_any -DANY
 //! variant matvec_one_any_pair -DANY -DPAIR
+//! inlined matvec_one_any
+//! inlined matvec_one_any_pair
 //! variant matvec_one_affine -DAFFINE
 //! variant matvec_one_affine_small -DAFFINE -DSUBNORMAL
 //! variant matvec_one_affine_pair -DAFFINE -DPAIR
@@ -278,7 +280,7 @@ void share_x(vec4 loads[X_LOADS], uint id, uint span, uint lane)
         x[j] = memory[quad_at(span, j, lane)];
     x_sum = sum_of_quads(x);
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
-        x[j] *= QUAD_FACTORS;
+        x[j] *= QUAD_FACTORS(j);
     if (SPAN != 1 || N_COLS > TILE)
         barrier(); // parts come here, or the next tile
 }

@@ -4,7 +4,9 @@
 // gate) * shared expert + the sum of the chosen experts, each of them of norm(x). What a workgroup makes the
 // others take from memory as soon as it is there (grid.glsl). Sums and their order are those of matvec_one.comp,
 // route.comp and experts_out.comp.
+// Of ANY, which are blocks, FLOAT_TYPE is the router's.
 //! variant mixture_affine -DAFFINE
+//! variant mixture_any -DANY
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "weights.glsl"
@@ -88,15 +90,17 @@ vec2 row_sums(uint a, uint b, uint id)
     return vec2(team_sum(total[0], id), team_sum(total[1], id));
 }
 
-// ---- eight bits
-struct Chunk8 {
+// ---- the router's rows
+#ifdef AFFINE
+struct RouterChunk { // eight bits
     uvec4 words[2];
     uint scale, bias;
 };
 
-Chunk8 fetch8(Weight w, uint row, uint col)
+RouterChunk fetch_router(Weight w, uint row, uint tile, uint lane)
 {
-    Chunk8 c;
+    RouterChunk c;
+    const uint col = tile * TILE + lane * CHUNK;
     const uint64_t at = w.values + uint64_t(row) * N_COLS + col;
     c.words[0] = Words4(at).v[0];
     c.words[1] = Words4(at).v[1];
@@ -106,7 +110,7 @@ Chunk8 fetch8(Weight w, uint row, uint col)
     return c;
 }
 
-float multiply8(Chunk8 c)
+float multiply_router(RouterChunk c, uint tile, uint lane)
 {
     float dot = 0.0;
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++) {
@@ -118,6 +122,36 @@ float multiply8(Chunk8 c)
     precise float part = fma(float_of(c.scale), dot, float_of(c.bias) * x_sum);
     return part;
 }
+#else
+// Floats: a lane has pieces of 16 bytes, other columns than of blocks. So it takes x where it is shared.
+const uint ROUTER_QUADS = FLOAT_TYPE == F32 ? 1 : 2;
+struct RouterChunk {
+    uvec4 words[CHUNK / 4]; // of 16 bits half of them
+};
+
+RouterChunk fetch_router(Weight w, uint row, uint tile, uint lane)
+{
+    RouterChunk c;
+    const uint64_t at = w.values + uint64_t(row * (N_COLS / 4) + tile * (TILE / 4)) * (16 / ROUTER_QUADS);
+    [[unroll]] for (uint i = 0; i < CHUNK / 4 / ROUTER_QUADS; i++)
+        c.words[i] = Words4(at).v[i * TEAM + lane];
+    return c;
+}
+
+float multiply_router(RouterChunk c, uint tile, uint lane)
+{
+    float dot = 0.0;
+    [[unroll]] for (uint j = 0; j < CHUNK / 4; j++) {
+        const uvec4 words = c.words[j / ROUTER_QUADS];
+        const uint first = j % ROUTER_QUADS * 2;
+        const uint quad = (j / ROUTER_QUADS * TEAM + lane) * ROUTER_QUADS + j % ROUTER_QUADS;
+        const vec4 v = FLOAT_TYPE == F32 ? uintBitsToFloat(words)
+                                         : vec4(floats_of(words[first]), floats_of(words[first + 1]));
+        dot = add_quad(dot, v, memory[quad_at(tile, quad % (CHUNK / 4), quad / (CHUNK / 4))]);
+    }
+    return dot;
+}
+#endif
 
 Weight router_row(inout uint row)
 {
@@ -248,9 +282,9 @@ void multiply_first(uint id)
 {
     const uint lane = id % TEAM, team = id / TEAM, span = team % SPAN, slot = team / SPAN;
     const uint col = span * TILE + lane * CHUNK, G = gl_NumWorkGroups.x, g = gl_WorkGroupID.x;
-    const uint N_ROUTER = N_EXPERTS + 1;
+    const uint N_ROUTER = N_EXPERTS + 1, PARTS = TILE / TEAM; // behind x, which stays where it is
     Chunk c[2];
-    Chunk8 c8;
+    RouterChunk routed;
     vec4 loads[X_LOADS], weights[X_LOADS];
     load_x(p.x, p.norm, id, loads, weights);
     [[dont_unroll]] for (uint turn = 0; turn * G * HALF < max(N_ROUTER, SHARED); turn++) {
@@ -261,25 +295,24 @@ void multiply_first(uint id)
         } else {
             uint row = min(route, N_EXPERTS);
             const Weight w = router_row(row);
-            c8 = fetch8(w, row, col);
+            routed = fetch_router(w, row, span, lane);
         }
         if (turn == 0) {
             share_squares(loads, id);
             share_x(loads, weights, uintBitsToFloat(EPS), id);
             take_x(span, lane);
-            barrier();
         }
         if (slot < HALF) {
             [[dont_unroll]] for (uint i = 0; i < 2; i++) {
-                put_part(slot * 2 + i, SPAN, span, lane, multiply(c[0]));
+                put_part(PARTS + slot * 2 + i, SPAN, span, lane, multiply(c[0]));
                 c[0] = c[1];
             }
         } else {
-            put_part(2 * HALF + slot - HALF, SPAN, span, lane, multiply8(c8));
+            put_part(PARTS + HALF + slot, SPAN, span, lane, multiply_router(routed, span, lane));
         }
         barrier();
         // every team comes here, as sums over teams may need barriers
-        const uint first = team < HALF ? team * 2 : HALF + team % SLOTS;
+        const uint first = PARTS + (team < HALF ? team * 2 : HALF + team % SLOTS);
         const vec2 sums = row_sums(first, team < HALF ? first + 1 : first, id);
         const uint to_pair = (turn * G + g) * HALF + team;
         const uint to_route = turn * G * HALF + g + G * (team - HALF);
@@ -349,6 +382,7 @@ void main()
     uint slot = 0;
     if (i < N_EXPERTS)
         slot = Words(m.slot).v[i];
+    begin_chunks(id);
     multiply_first(id);
     choose(m, i < N_EXPERTS ? take(i) : 0.0, slot);
     weigh(m); // seen by all after the next barrier

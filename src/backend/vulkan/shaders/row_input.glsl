@@ -14,7 +14,7 @@ void take_x(uint tile, uint lane)
         x[j] = memory[quad_at(tile, j, lane)];
     x_sum = sum_of_quads(x);
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++)
-        x[j] *= QUAD_FACTORS;
+        x[j] *= QUAD_FACTORS(j);
 }
 
 uint quad_place(uint quad)
