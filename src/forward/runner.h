@@ -72,8 +72,8 @@ typedef struct mf_ahead {
 typedef struct mf_relay {
     bool is_on;      /* the devices can */
     bool is_at_hand; /* the batch is passed on so */
-    mf_host_word
-        *there; /* [MF_RELAY_ROWS, mf_plan_relay_width], what the router chose, its weights, x */
+    /* [MF_RELAY_ROWS, mf_plan_relay_width]: the router's choice, its weights, the rows. */
+    mf_host_word *there;
     mf_host_word *back; /* [MF_RELAY_ROWS, hidden] */
     uint32_t *late;     /* is 1 where the device gave up */
     mf_span there_span, back_span, late_span;
