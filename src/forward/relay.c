@@ -95,10 +95,12 @@ static void expect(mf_runner *r, bool is_expected)
 void mf_relay_begin(mf_runner *r, const mf_batch *batch)
 {
     mf_relay *relay = &r->relay;
+    const bool foresees = r->foresight != NULL && !r->routed.is_whole; /* which pays more */
     if (relay->is_on && relay->number > UINT32_MAX - r->h.n_layers)
         begin_numbers(r);
-    relay->is_at_hand = relay->is_on && batch->n_rows <= MF_RELAY_ROWS && r->n_long_rows == 0 &&
-                        batch->watch->trace == NULL && r->tap == NULL && r->inputs == NULL;
+    relay->is_at_hand = relay->is_on && !foresees && batch->n_rows <= MF_RELAY_ROWS &&
+                        r->n_long_rows == 0 && batch->watch->trace == NULL && r->tap == NULL &&
+                        r->inputs == NULL;
     if (relay->is_at_hand)
         expect(r, true);
 }
