@@ -44,21 +44,21 @@ for folder in spm_model/llama spm_model/defined hunyuan; do
 done
 
 # what cannot be read
-sed 's/"type": "BPE"/"type": "Unigram"/' "$small/json/tokenizer.json" >"$scratch/json/tokenizer.json"
+sed 's/"type": "BPE"/"type": "WordPiece"/' "$small/json/tokenizer.json" >"$scratch/json/tokenizer.json"
 run info "$scratch/json"
 expect_code 0
 expect_glob "$out" "*
 verdict                does not run but for bench: its vocabulary cannot be read
-text                   tokenizer.json: model.type: \"Unigram\", expected \"BPE\""
+text                   tokenizer.json: model.type: \"WordPiece\", expected BPE or Unigram"
 run plan "$scratch/json" --drive 1G --memory 8G
 expect_code 0
 expect_glob "$out" "*
 verdict                does not run but for bench: its vocabulary cannot be read
-text                   tokenizer.json: model.type: \"Unigram\", expected \"BPE\""
+text                   tokenizer.json: model.type: \"WordPiece\", expected BPE or Unigram"
 run plan "$scratch/json" --drive 1G --memory 8G --json
 expect_true [ "$(json "$out" runs)" = false ]
 run run "$scratch/json" -p x
-expect_error "$scratch/json/tokenizer.json: model.type: \"Unigram\", expected \"BPE\""
+expect_error "$scratch/json/tokenizer.json: model.type: \"WordPiece\", expected BPE or Unigram"
 rm "$scratch/json/tokenizer.json"
 run info "$scratch/json"
 expect_glob "$out" "*
