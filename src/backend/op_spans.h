@@ -6,7 +6,7 @@
 #ifndef MF_BACKEND_OP_SPANS_H
 #define MF_BACKEND_OP_SPANS_H
 
-#include "backend/backend.h"
+#include "backend/op.h"
 
 typedef enum mf_access {
     MF_READS = 1,
