@@ -468,15 +468,36 @@ static mf_status multiply(mf_runner *r, const mf_batch *batch, uint32_t layer,
     return status;
 }
 
-mf_status mf_forward_there(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+static void add_inputs(const mf_runner *r, uint32_t moe_layer, uint32_t n_rows)
+{
+    const uint32_t n_cols = r->h.hidden_size;
+    double *sums = r->inputs->sums + (size_t)moe_layer * n_cols;
+    for (size_t i = 0; i < (size_t)n_rows * n_cols; i++) {
+        const double x = (double)r->inputs->rows[i];
+        sums[i % n_cols] += x * x;
+    }
+}
+
+/* The choice is here: for whoever watches, and whoever named it before. */
+static void take_choice(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const uint32_t moe = r->h.moe_index[layer];
-    mf_expert_fetch *fetch = NULL;
-    mf_expert_rows_send(r, batch->n_rows);
+    if (r->tap != NULL)
+        r->tap->chosen(r->tap->ctx, moe, r->moe.ids, r->moe.weights, n_rows);
+    if (r->inputs != NULL)
+        add_inputs(r, moe, n_rows);
     if (r->foresight != NULL)
         mf_foresight_chosen(r->foresight, moe, r->moe.ids);
+}
+
+mf_status mf_forward_there(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    mf_expert_fetch *fetch = NULL;
+    mf_expert_rows_send(r, batch->n_rows);
+    take_choice(r, layer, batch->n_rows);
     const uint32_t n_wanted = group_by_expert(r, r->moe.ids, batch->n_rows);
-    MF_TRY(mf_expert_fetch_begin(r->store, moe, r->moe.wanted, n_wanted, &fetch, error));
+    MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
+                                 error));
     MF_TRY(multiply(r, batch, layer, fetch, n_wanted, error));
     return mf_expert_rows_sum(r, batch->n_rows, error);
 }
@@ -515,28 +536,6 @@ mf_status mf_forward_used(mf_runner *r, uint32_t layer, uint32_t n_rows, const i
     mf_expert_fetch_end(fetch, 0); /* they are done with */
     r->expert_bytes_touched += n_used * expert_bytes(&r->weights.layers[layer].experts);
     return MF_OK;
-}
-
-static void add_inputs(const mf_runner *r, uint32_t moe_layer, uint32_t n_rows)
-{
-    const uint32_t n_cols = r->h.hidden_size;
-    double *sums = r->inputs->sums + (size_t)moe_layer * n_cols;
-    for (size_t i = 0; i < (size_t)n_rows * n_cols; i++) {
-        const double x = (double)r->inputs->rows[i];
-        sums[i % n_cols] += x * x;
-    }
-}
-
-/* The choice is here: for whoever watches, and whoever named it before. */
-static void take_choice(mf_runner *r, uint32_t layer, uint32_t n_rows)
-{
-    const uint32_t moe = r->h.moe_index[layer];
-    if (r->tap != NULL)
-        r->tap->chosen(r->tap->ctx, moe, r->moe.ids, r->moe.weights, n_rows);
-    if (r->inputs != NULL)
-        add_inputs(r, moe, n_rows);
-    if (r->foresight != NULL)
-        mf_foresight_chosen(r->foresight, moe, r->moe.ids);
 }
 
 mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
