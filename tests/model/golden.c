@@ -217,6 +217,14 @@ bool golden_has_tier(uint32_t tier)
     return mf_kernels_get((mf_cpu_tier)tier) != NULL;
 }
 
+int golden_stop(void *stopper, uint64_t n_done, uint64_t n_total)
+{
+    golden_stopper *s = stopper;
+    (void)n_done;
+    (void)n_total;
+    return ++s->n_asked == s->at;
+}
+
 const char *golden_path(const char *name)
 {
     static char paths[4][512];

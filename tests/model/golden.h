@@ -58,6 +58,12 @@ uint32_t golden_position(const golden *g, uint32_t i);
  * has no use for, one. */
 bool golden_has_tier(uint32_t tier);
 
+/* A progress callback that ends the evaluation when it is asked for the at-th time. */
+typedef struct golden_stopper {
+    uint64_t at, n_asked;
+} golden_stopper;
+int golden_stop(void *stopper, uint64_t n_done, uint64_t n_total);
+
 /* "tests/model/data/NAME"; static storage, valid until the next call but three. */
 const char *golden_path(const char *name);
 

@@ -288,18 +288,6 @@ static void check_lost(const golden_case *c)
     golden_free(&g);
 }
 
-typedef struct stopper {
-    uint64_t at, n_asked; /* the pass ends when it is asked for the at-th time */
-} stopper;
-
-static int stop(void *user, uint64_t n_done, uint64_t n_total)
-{
-    stopper *s = user;
-    (void)n_done;
-    (void)n_total;
-    return ++s->n_asked == s->at;
-}
-
 /* A pass that ends early leaves no work behind: what it wrote to can be given back at once. */
 static void check_ended(const golden_case *c)
 {
@@ -314,8 +302,8 @@ static void check_ended(const golden_case *c)
     REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
     const uint32_t n_layers = engine->info.n_layers;
     for (uint64_t at = 1; at <= n_layers; at++) {
-        stopper s = {.at = at};
-        mf_session_set_progress(session, stop, &s);
+        golden_stopper s = {.at = at};
+        mf_session_set_progress(session, golden_stop, &s);
         CHECK_STATUS(mf_session_eval(session, g.tokens, 10, &error), MF_ERR_CANCELLED);
         CHECK_U64(s.n_asked, at);
         strict_backend_stats(engine->runner.backend, &stats);

@@ -110,8 +110,29 @@ static void check_case(const char *name)
     golden_free(&g);
 }
 
-/* ------------------------------------------------------------------------------ other threads --
- */
+/* An engine that passes rows on, of a golden case. */
+typedef struct relaying {
+    mf_vk_hooks hooks;
+    golden g;
+    mf_engine *engine;
+} relaying;
+
+static void begin(relaying *r, const char *name)
+{
+    const golden_case *c = golden_case_find(name);
+    *r = (relaying){.hooks = {.n_resident = 1}};
+    golden_read(c, &r->g);
+    vulkan_share(&r->hooks);
+    r->engine = open_engine(c, &r->hooks);
+}
+
+static void end(relaying *r)
+{
+    mf_engine_close(&r->engine);
+    golden_free(&r->g);
+}
+
+/* --------------------------------------------------------------------------- other threads -- */
 
 typedef struct other {
     mf_engine *engine;
@@ -143,22 +164,18 @@ static void *use_stream(void *ctx)
 
 static void check_beside(const char *name)
 {
-    const golden_case *c = golden_case_find(name);
-    mf_vk_hooks hooks = {.n_resident = 1};
     mf_error error = {0};
-    golden g;
-    golden_read(c, &g);
-    vulkan_share(&hooks);
-    mf_engine *engine = open_engine(c, &hooks);
-    other o = {.engine = engine, .kept = make_session(engine)};
+    relaying r;
+    begin(&r, name);
+    other o = {.engine = r.engine, .kept = make_session(r.engine)};
     pthread_t thread;
-    float *alone = logits_of(engine, &g);
-    REQUIRE_OK(mf_session_eval(o.kept, g.tokens, 9, &error), &error);
+    float *alone = logits_of(r.engine, &r.g);
+    REQUIRE_OK(mf_session_eval(o.kept, r.g.tokens, 9, &error), &error);
     atomic_init(&o.is_over, false);
     REQUIRE(pthread_create(&thread, NULL, use_stream, &o) == 0);
     for (uint32_t round = 0; round < 3; round++) {
-        float *beside = logits_of(engine, &g);
-        CHECK_BYTES(beside, alone, (N_TOKENS - N_PROMPT + 1) * g.n_vocab * sizeof *beside);
+        float *beside = logits_of(r.engine, &r.g);
+        CHECK_BYTES(beside, alone, (N_TOKENS - N_PROMPT + 1) * r.g.n_vocab * sizeof *beside);
         free(beside);
     }
     atomic_store(&o.is_over, true);
@@ -167,49 +184,31 @@ static void check_beside(const char *name)
     CHECK_U64(o.n_wrong, 0);
     free(alone);
     mf_session_free(&o.kept);
-    mf_engine_close(&engine);
-    golden_free(&g);
+    end(&r);
 }
 
 /* ---------------------------------------------------------------------------------- failures -- */
 
-typedef struct stopper {
-    uint64_t n_asked, at;
-} stopper;
-
-static int stop(void *user, uint64_t n_done, uint64_t n_total)
-{
-    stopper *s = user;
-    (void)n_done;
-    (void)n_total;
-    return ++s->n_asked == s->at;
-}
-
 /* At each layer: what the stream waits for comes, whatever it is, and the next pass is right. */
 static void check_cancelled(const char *name)
 {
-    const golden_case *c = golden_case_find(name);
-    mf_vk_hooks hooks = {.n_resident = 1};
     mf_error error = {0};
-    golden g;
-    golden_read(c, &g);
-    vulkan_share(&hooks);
-    mf_engine *engine = open_engine(c, &hooks);
-    float *want = logits_of(engine, &g);
-    for (uint64_t at = 1; at <= engine->info.n_layers; at++) {
-        mf_session *session = make_session(engine);
-        stopper s = {.at = at};
-        mf_session_set_progress(session, stop, &s);
-        CHECK_STATUS(mf_session_eval(session, g.tokens, N_PROMPT, &error), MF_ERR_CANCELLED);
+    relaying r;
+    begin(&r, name);
+    float *want = logits_of(r.engine, &r.g);
+    for (uint64_t at = 1; at <= r.engine->info.n_layers; at++) {
+        mf_session *session = make_session(r.engine);
+        golden_stopper s = {.at = at};
+        mf_session_set_progress(session, golden_stop, &s);
+        CHECK_STATUS(mf_session_eval(session, r.g.tokens, N_PROMPT, &error), MF_ERR_CANCELLED);
         CHECK_U64(s.n_asked, at);
         mf_session_set_progress(session, NULL, NULL);
-        REQUIRE_OK(mf_session_eval(session, g.tokens, N_PROMPT, &error), &error);
-        CHECK_BYTES(mf_session_logits(session), want, g.n_vocab * sizeof *want);
+        REQUIRE_OK(mf_session_eval(session, r.g.tokens, N_PROMPT, &error), &error);
+        CHECK_BYTES(mf_session_logits(session), want, r.g.n_vocab * sizeof *want);
         mf_session_free(&session);
     }
     free(want);
-    mf_engine_close(&engine);
-    golden_free(&g);
+    end(&r);
 }
 
 static PFN_vkQueueSubmit2 submit;
@@ -227,25 +226,20 @@ static VkResult submit_until_lost(VkQueue queue, uint32_t n, const VkSubmitInfo2
 /* With so many submissions of a pass done. */
 static void check_lost(const char *name, uint32_t n_submits)
 {
-    const golden_case *c = golden_case_find(name);
-    mf_vk_hooks hooks = {.n_resident = 1};
     mf_error error = {0};
-    golden g;
-    golden_read(c, &g);
-    vulkan_share(&hooks);
-    mf_engine *engine = open_engine(c, &hooks);
-    mf_session *session = make_session(engine);
-    mf_vk_api *api = &((mf_vk_backend *)engine->runner.backend)->device.api;
-    REQUIRE_OK(mf_session_eval(session, g.tokens, 1, &error), &error);
+    relaying r;
+    begin(&r, name);
+    mf_session *session = make_session(r.engine);
+    mf_vk_api *api = &((mf_vk_backend *)r.engine->runner.backend)->device.api;
+    REQUIRE_OK(mf_session_eval(session, r.g.tokens, 1, &error), &error);
     submit = api->QueueSubmit2;
     n_submits_left = n_submits;
     api->QueueSubmit2 = submit_until_lost;
-    CHECK_STATUS(mf_session_eval(session, g.tokens + 1, 1, &error), MF_ERR_IO);
+    CHECK_STATUS(mf_session_eval(session, r.g.tokens + 1, 1, &error), MF_ERR_IO);
     CHECK_CONTAINS(error.message, "lost");
-    CHECK_STATUS(mf_session_eval(session, g.tokens + 1, 1, &error), MF_ERR_IO);
+    CHECK_STATUS(mf_session_eval(session, r.g.tokens + 1, 1, &error), MF_ERR_IO);
     mf_session_free(&session);
-    mf_engine_close(&engine);
-    golden_free(&g);
+    end(&r);
 }
 
 int main(void)

@@ -3,10 +3,10 @@
 #include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/memory_limits.h"
+#include "put_file.h"
 #include "test.h"
 
 #include <sched.h>
-#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -44,22 +44,6 @@ static void test_available(void)
     CHECK_U64(mf_memory_available_of(0, UINT64_MAX), 0);
 }
 
-/* Writes root/path, making its directories. */
-static void put(const char *path, const char *text)
-{
-    char full[512];
-    snprintf(full, sizeof full, "%s/%s", root, path);
-    for (char *slash = full + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = '\0';
-        mkdir(full, 0755);
-        *slash = '/';
-    }
-    FILE *file = fopen(full, "w");
-    REQUIRE(file != NULL);
-    REQUIRE(fputs(text, file) >= 0);
-    REQUIRE(fclose(file) == 0);
-}
-
 static uint64_t memory_room(const char *self, const char *mount)
 {
     char self_path[256], mount_path[256];
@@ -79,99 +63,100 @@ static uint32_t cpu_limit(const char *self, const char *mount)
 /* Unified hierarchy; an ancestor's limit is the tighter one. */
 static void test_v2(void)
 {
-    put("v2.self", "0::/user.slice/session.scope\n");
-    put("v2/user.slice/memory.max", "1073741824\n");
-    put("v2/user.slice/memory.current", "524288000\n");
-    put("v2/user.slice/memory.stat",
-        "anon 1\nfile 2\ninactive_file 100000000\nactive_file 20000000\n");
-    put("v2/user.slice/session.scope/memory.max", "max\n");
-    put("v2/user.slice/session.scope/memory.current", "5000\n");
-    put("v2/user.slice/cpu.max", "150000 100000\n");
-    put("v2/user.slice/session.scope/cpu.max", "max 100000\n");
+    put_file(root, "v2.self", "0::/user.slice/session.scope\n");
+    put_file(root, "v2/user.slice/memory.max", "1073741824\n");
+    put_file(root, "v2/user.slice/memory.current", "524288000\n");
+    put_file(root, "v2/user.slice/memory.stat",
+             "anon 1\nfile 2\ninactive_file 100000000\nactive_file 20000000\n");
+    put_file(root, "v2/user.slice/session.scope/memory.max", "max\n");
+    put_file(root, "v2/user.slice/session.scope/memory.current", "5000\n");
+    put_file(root, "v2/user.slice/cpu.max", "150000 100000\n");
+    put_file(root, "v2/user.slice/session.scope/cpu.max", "max 100000\n");
     CHECK_U64(memory_room("v2.self", "v2"), 1073741824 - 524288000 + 100000000 + 10000000);
     CHECK_U64(cpu_limit("v2.self", "v2"), 2);
 
-    put("v2/user.slice/session.scope/memory.max", "100000\n");
-    put("v2/user.slice/session.scope/cpu.max", "20000 100000\n");
+    put_file(root, "v2/user.slice/session.scope/memory.max", "100000\n");
+    put_file(root, "v2/user.slice/session.scope/cpu.max", "20000 100000\n");
     CHECK_U64(memory_room("v2.self", "v2"), 95000);
     CHECK_U64(cpu_limit("v2.self", "v2"), 1);
 
-    put("v2/user.slice/session.scope/memory.current", "200000\n");
+    put_file(root, "v2/user.slice/session.scope/memory.current", "200000\n");
     CHECK_U64(memory_room("v2.self", "v2"), 0);
 }
 
 /* Every group along the path has a limit: the least room counts, wherever it is. */
 static void test_least_of_all(void)
 {
-    put("all.self", "0::/a/b/c\n");
-    put("all/a/b/c/memory.max", "900\n");
-    put("all/a/b/c/memory.current", "100\n");
-    put("all/a/b/memory.max", "700\n");
-    put("all/a/b/memory.current", "200\n");
-    put("all/a/memory.max", "2000\n");
-    put("all/a/memory.current", "1300\n");
-    put("all/a/b/c/cpu.max", "400000 100000\n");
-    put("all/a/b/cpu.max", "200000 100000\n");
-    put("all/a/cpu.max", "300000 100000\n");
+    put_file(root, "all.self", "0::/a/b/c\n");
+    put_file(root, "all/a/b/c/memory.max", "900\n");
+    put_file(root, "all/a/b/c/memory.current", "100\n");
+    put_file(root, "all/a/b/memory.max", "700\n");
+    put_file(root, "all/a/b/memory.current", "200\n");
+    put_file(root, "all/a/memory.max", "2000\n");
+    put_file(root, "all/a/memory.current", "1300\n");
+    put_file(root, "all/a/b/c/cpu.max", "400000 100000\n");
+    put_file(root, "all/a/b/cpu.max", "200000 100000\n");
+    put_file(root, "all/a/cpu.max", "300000 100000\n");
     CHECK_U64(memory_room("all.self", "all"), 500);
     CHECK_U64(cpu_limit("all.self", "all"), 2);
-    put("all/a/memory.current", "1600\n");
+    put_file(root, "all/a/memory.current", "1600\n");
     CHECK_U64(memory_room("all.self", "all"), 400);
-    put("all/a/b/c/memory.current", "600\n");
+    put_file(root, "all/a/b/c/memory.current", "600\n");
     CHECK_U64(memory_room("all.self", "all"), 300);
 }
 
 /* A group is slowed down beyond memory.high as it is killed beyond memory.max. */
 static void test_high(void)
 {
-    put("high.self", "0::/g\n");
-    put("high/g/memory.current", "1000\n");
-    put("high/g/memory.max", "max\n");
-    put("high/g/memory.high", "5000\n");
+    put_file(root, "high.self", "0::/g\n");
+    put_file(root, "high/g/memory.current", "1000\n");
+    put_file(root, "high/g/memory.max", "max\n");
+    put_file(root, "high/g/memory.high", "5000\n");
     CHECK_U64(memory_room("high.self", "high"), 4000);
-    put("high/g/memory.max", "3000\n");
+    put_file(root, "high/g/memory.max", "3000\n");
     CHECK_U64(memory_room("high.self", "high"), 2000);
-    put("high/g/memory.high", "2500\n");
+    put_file(root, "high/g/memory.high", "2500\n");
     CHECK_U64(memory_room("high.self", "high"), 1500);
-    put("high/g/memory.high", "max\n");
+    put_file(root, "high/g/memory.high", "max\n");
     CHECK_U64(memory_room("high.self", "high"), 2000);
 }
 
 /* The first hierarchy, controllers mounted one by one, nested groups. */
 static void test_v1(void)
 {
-    put("v1.self", "5:cpuset:/other\n4:memory:/a/b\n3:cpu,cpuacct:/c\n1:name=systemd:/x\n");
-    put("v1/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    put("v1/memory/a/memory.limit_in_bytes", "800000\n");
-    put("v1/memory/a/memory.usage_in_bytes", "300000\n");
-    put("v1/memory/a/memory.stat",
-        "inactive_file 7\ntotal_inactive_file 1000\ntotal_active_file 10\n");
-    put("v1/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
-    put("v1/cpu/c/cpu.cfs_quota_us", "300000\n");
-    put("v1/cpu/c/cpu.cfs_period_us", "100000\n");
+    put_file(root, "v1.self",
+             "5:cpuset:/other\n4:memory:/a/b\n3:cpu,cpuacct:/c\n1:name=systemd:/x\n");
+    put_file(root, "v1/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put_file(root, "v1/memory/a/memory.limit_in_bytes", "800000\n");
+    put_file(root, "v1/memory/a/memory.usage_in_bytes", "300000\n");
+    put_file(root, "v1/memory/a/memory.stat",
+             "inactive_file 7\ntotal_inactive_file 1000\ntotal_active_file 10\n");
+    put_file(root, "v1/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
+    put_file(root, "v1/cpu/c/cpu.cfs_quota_us", "300000\n");
+    put_file(root, "v1/cpu/c/cpu.cfs_period_us", "100000\n");
     CHECK_U64(memory_room("v1.self", "v1"), 800000 - 300000 + 1000 + 5);
     CHECK_U64(cpu_limit("v1.self", "v1"), 3);
-    put("v1/cpu/c/cpu.cfs_quota_us", "-1\n");
+    put_file(root, "v1/cpu/c/cpu.cfs_quota_us", "-1\n");
     CHECK_U64(cpu_limit("v1.self", "v1"), UINT32_MAX);
 }
 
 /* In a container the path is the host's, and the mount's root is the container's own group. */
 static void test_container(void)
 {
-    put("host.self", "4:memory:/docker/0123abcd\n0::/system.slice/docker-0123.scope\n");
-    put("host/memory.max", "5000000\n");
-    put("host/memory.current", "1000000\n");
+    put_file(root, "host.self", "4:memory:/docker/0123abcd\n0::/system.slice/docker-0123.scope\n");
+    put_file(root, "host/memory.max", "5000000\n");
+    put_file(root, "host/memory.current", "1000000\n");
     CHECK_U64(memory_room("host.self", "host"), 4000000);
-    put("host/memory/memory.limit_in_bytes", "3000000\n");
+    put_file(root, "host/memory/memory.limit_in_bytes", "3000000\n");
     CHECK_U64(memory_room("host.self", "host"), 3000000);
 }
 
 /* A hybrid machine: v1 controllers beside a unified hierarchy in a folder of its own. */
 static void test_hybrid(void)
 {
-    put("hybrid.self", "2:pids:/\n0::/g\n");
-    put("hybrid/unified/g/memory.max", "77\n");
-    put("hybrid/unified/g/cpu.max", "400000 100000\n");
+    put_file(root, "hybrid.self", "2:pids:/\n0::/g\n");
+    put_file(root, "hybrid/unified/g/memory.max", "77\n");
+    put_file(root, "hybrid/unified/g/cpu.max", "400000 100000\n");
     CHECK_U64(memory_room("hybrid.self", "hybrid"), 77);
     CHECK_U64(cpu_limit("hybrid.self", "hybrid"), 4);
 }
@@ -180,18 +165,18 @@ static void test_nonsense(void)
 {
     CHECK_U64(memory_room("absent", "absent"), UINT64_MAX);
     CHECK_U64(cpu_limit("absent", "absent"), UINT32_MAX);
-    put("odd.self", "\n:\n::\nx\n0:memory:\n4:memory:/q\n0::/q");
-    put("odd/memory/q/memory.limit_in_bytes", "");
-    put("odd/memory/q/cpu.max", "5");
-    put("odd/q/cpu.max", "5 0\n");
-    put("odd/q/memory.max", "-3\n");
+    put_file(root, "odd.self", "\n:\n::\nx\n0:memory:\n4:memory:/q\n0::/q");
+    put_file(root, "odd/memory/q/memory.limit_in_bytes", "");
+    put_file(root, "odd/memory/q/cpu.max", "5");
+    put_file(root, "odd/q/cpu.max", "5 0\n");
+    put_file(root, "odd/q/memory.max", "-3\n");
     CHECK_U64(memory_room("odd.self", "odd"), UINT64_MAX);
     CHECK_U64(cpu_limit("odd.self", "odd"), UINT32_MAX);
 
     static char long_path[3000];
     memset(long_path, 'p', sizeof long_path - 1);
     memcpy(long_path, "0::/", 4);
-    put("long.self", long_path);
+    put_file(root, "long.self", long_path);
     CHECK_U64(memory_room("long.self", "v2"), UINT64_MAX);
 }
 
@@ -210,10 +195,10 @@ static void test_cores(void)
     for (unsigned cpu = 0; cpu < 128; cpu++) {
         snprintf(path, sizeof path, "far/cpu%u/topology/thread_siblings_list", cpu);
         snprintf(list, sizeof list, "%u,%u\n", cpu % 64, cpu % 64 + 64);
-        put(path, list);
+        put_file(root, path, list);
         snprintf(path, sizeof path, "near/cpu%u/topology/thread_siblings_list", cpu);
         snprintf(list, sizeof list, "%u-%u\n", cpu / 4 * 4, cpu / 4 * 4 + 3);
-        put(path, list);
+        put_file(root, path, list);
     }
     CHECK_U64(cores("far", UINT64_MAX, UINT64_MAX), 64);
     CHECK_U64(cores("far", 0, UINT64_MAX), 64);
@@ -227,7 +212,7 @@ static void test_cores(void)
     static const char *const odd[] = {
         "", "\n", "x", "-3", "1-", "99999999999999999999", "1,,0", "0-4294967295", "5,"};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        put("odd/cpu1/topology/thread_siblings_list", odd[i]);
+        put_file(root, "odd/cpu1/topology/thread_siblings_list", odd[i]);
         CHECK_U64(cores("odd", 2, 0), 1);
     }
 }

@@ -5,6 +5,7 @@
  */
 #include "base/alloc.h"
 #include "base/numa.h"
+#include "put_file.h"
 #include "test.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,33 +68,17 @@ static void test_lists(void)
 
 /* ---------------------------------------------------------------------------- machines -- */
 
-/* Writes root/path, making its directories. */
-static void put(const char *path, const char *text)
-{
-    char full[512];
-    snprintf(full, sizeof full, "%s/%s", root, path);
-    for (char *slash = full + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = '\0';
-        mkdir(full, 0755);
-        *slash = '/';
-    }
-    FILE *file = fopen(full, "w");
-    REQUIRE(file != NULL);
-    REQUIRE(fputs(text, file) >= 0);
-    REQUIRE(fclose(file) == 0);
-}
-
 /* A machine of so many nodes of four CPUs each. */
 static void put_machine(const char *name, uint32_t n_nodes)
 {
     char path[128], text[64];
     snprintf(path, sizeof path, "%s/has_memory", name);
     snprintf(text, sizeof text, "0-%u\n", n_nodes - 1);
-    put(path, text);
+    put_file(root, path, text);
     for (uint32_t i = 0; i < n_nodes; i++) {
         snprintf(path, sizeof path, "%s/node%u/cpulist", name, i);
         snprintf(text, sizeof text, "%u-%u\n", 4 * i, 4 * i + 3);
-        put(path, text);
+        put_file(root, path, text);
     }
 }
 
@@ -104,7 +88,7 @@ static void put_status(const char *name, const char *mems)
     snprintf(text, sizeof text,
              "Name:\tx\nCpus_allowed_list:\t0-7\nMems_allowed:\t1\nMems_allowed_list:\t%s\nx:\t1\n",
              mems);
-    put(name, text);
+    put_file(root, name, text);
 }
 
 /* Of a process with the first n_cpus CPUs from `first` on. */
@@ -166,12 +150,12 @@ static void test_uneven(void)
 {
     put_machine("blind", 3);
     put_status("blind.status", "0-2");
-    put("blind/has_memory", "0,2\n");
+    put_file(root, "blind/has_memory", "0,2\n");
     expect_nodes("blind", "blind.status", 0, 12, 2, 0);
     expect_nodes("blind", "blind.status", 0, 4, 1, 0);
     put_machine("far", 3);
-    put("far/node1/cpulist", "\n");
-    put("far/node2/cpulist", "4-11\n");
+    put_file(root, "far/node1/cpulist", "\n");
+    put_file(root, "far/node2/cpulist", "4-11\n");
     static mf_numa_nodes nodes;
     CHECK_U64(nodes_of("far", "blind.status", 0, 12, &nodes), 2);
     CHECK(nodes.n == 2 && nodes.node[1].id == 2 && nodes.node[1].n_cpus == 8);
@@ -182,30 +166,30 @@ static void test_nonsense(void)
     static char huge[40000];
     expect_nodes("absent", "all.status", 0, 8, 1, 0);
     expect_nodes("two", "absent", 0, 8, 1, 0);
-    put("odd.status", "Name:\tx\n");
+    put_file(root, "odd.status", "Name:\tx\n");
     expect_nodes("two", "odd.status", 0, 8, 1, 0);
-    put("odd.status", "Mems_allowed_list:\t0-1\n"); /* not after a line's end */
+    put_file(root, "odd.status", "Mems_allowed_list:\t0-1\n"); /* not after a line's end */
     expect_nodes("two", "odd.status", 0, 8, 1, 0);
     static const char *const wrong[] = {"", "\n", "x", "0-", "1-0", "0,,1", "-1", "0-1,"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         put_status("odd.status", wrong[i]);
         expect_nodes("two", "odd.status", 0, 8, 1, 0);
         put_machine("odd", 2);
-        put("odd/has_memory", wrong[i]);
+        put_file(root, "odd/has_memory", wrong[i]);
         expect_nodes("odd", "all.status", 0, 8, 1, 0);
         put_machine("odd", 2);
-        put("odd/node1/cpulist", wrong[i]);
+        put_file(root, "odd/node1/cpulist", wrong[i]);
         expect_nodes("odd", "all.status", 0, 8, 1, 0);
     }
     for (size_t i = 0; i + 1 < sizeof huge; i++)
         huge[i] = i % 2 == 0 ? '1' : ',';
     put_machine("odd", 2);
-    put("odd/node1/cpulist", huge);
+    put_file(root, "odd/node1/cpulist", huge);
     expect_nodes("odd", "all.status", 0, 8, 1, 0);
     put_machine("odd", 2);
-    put("odd/has_memory", "0-1,1024-4000\n"); /* more than any kernel has */
+    put_file(root, "odd/has_memory", "0-1,1024-4000\n"); /* more than any kernel has */
     expect_nodes("odd", "all.status", 0, 8, 2, 2);
-    put("odd/has_memory", "0-2\n"); /* of one there is no folder */
+    put_file(root, "odd/has_memory", "0-2\n"); /* of one there is no folder */
     expect_nodes("odd", "blind.status", 0, 8, 1, 0);
 }
 
