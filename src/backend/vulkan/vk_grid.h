@@ -30,6 +30,12 @@ typedef struct mf_vk_near {
 } mf_vk_near;
 bool mf_vk_put_near(const mf_vk_backend *be, const mf_weight *w, mf_vk_near *out);
 
+/* Whether it is a power of two between these. */
+static inline bool mf_vk_is_power(uint32_t n, uint32_t least, uint32_t most)
+{
+    return n >= least && n <= most && (n & (n - 1)) == 0;
+}
+
 /* Whether all subgroups have 32 invocations. */
 static inline bool mf_vk_has_whole_subgroups(const mf_vk_backend *be)
 {

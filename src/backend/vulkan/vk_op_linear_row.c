@@ -15,11 +15,6 @@
 #define MOST_IN_ROWS 12u
 #define LEAST_IN_ROWS 4u /* a multiple of it */
 
-static bool is_power(uint32_t n, uint32_t least, uint32_t most)
-{
-    return n >= least && n <= most && (n & (n - 1)) == 0;
-}
-
 /* With these the shader has at most 32 KiB of shared memory. */
 static bool has_sizes(const mf_linear_row_params *p)
 {
@@ -27,8 +22,8 @@ static bool has_sizes(const mf_linear_row_params *p)
     const mf_gated_delta_params *rule = &p->rule->u.gated_delta;
     const uint32_t n_cols = in->weight[0].shape.n_cols;
     const uint32_t n_values = rule->n_v_heads * rule->value_dim;
-    return n_cols % TILE == 0 && is_power(n_cols / TILE, 1, 4) && n_values % TILE == 0 &&
-           is_power(n_values / TILE, 1, 8) && rule->key_dim == HEAD_DIM &&
+    return n_cols % TILE == 0 && mf_vk_is_power(n_cols / TILE, 1, 4) && n_values % TILE == 0 &&
+           mf_vk_is_power(n_values / TILE, 1, 8) && rule->key_dim == HEAD_DIM &&
            rule->value_dim == HEAD_DIM && rule->n_k_heads != 0 &&
            rule->n_v_heads % rule->n_k_heads == 0;
 }

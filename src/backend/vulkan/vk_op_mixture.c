@@ -15,17 +15,12 @@
 #define IN_PAIRS 4u
 #define AHEAD 2u
 
-static bool is_power(uint32_t n, uint32_t least, uint32_t most)
-{
-    return n >= least && n <= most && (n & (n - 1)) == 0;
-}
-
 /* With these the shader has at most 32 KiB of shared memory. */
 static bool has_sizes(const mf_routed_experts_params *p)
 {
     const uint32_t n_cols = p->gate.shape.n_cols, n_tiles = n_cols / TILE;
     const uint32_t item_pairs = TEAMS / (n_tiles != 0 ? n_tiles : 1) * IN_PAIRS;
-    return n_cols % TILE == 0 && is_power(n_tiles, 1, 4) && is_power(p->k, 4, 8) &&
+    return n_cols % TILE == 0 && mf_vk_is_power(n_tiles, 1, 4) && mf_vk_is_power(p->k, 4, 8) &&
            p->gate.shape.n_rows == TILE && TILE % item_pairs == 0 && p->n_experts <= THREADS &&
            p->k <= p->n_experts && p->n_experts % 32 == 0;
 }

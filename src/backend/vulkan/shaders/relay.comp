@@ -7,10 +7,7 @@
 //! variant relay_from_host_software -DSOFTWARE
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_EXT_shader_atomic_int64 : require
-
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Pairs { uint64_t v[]; };
+#include "grid_pairs.glsl"
 
 #ifdef TO_HOST
 // Three arrays, one after the other.
