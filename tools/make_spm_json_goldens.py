@@ -359,6 +359,19 @@ def encode_parts(name, config, m, text, tokens):
     return ids + (m.encode(text[start:]) if text[start:] else [])
 
 
+def write_package_decoding(path, m, rng, texts, n, keeps=lambda token: True):
+    """Ids of n of the texts, or others, and what the package decodes of them; of tokens that are kept."""
+    with open(path, "wb") as f:
+        for text in rng.sample(texts, n):
+            ids = m.encode(text.decode("utf-8", errors="replace"))
+            if rng.random() < 0.5:
+                ids = [rng.randrange(3, m.get_piece_size()) for _ in range(rng.randint(1, 9))]
+            ids = [i for i in ids if not m.is_unknown(i) and not m.is_control(i) and keeps(i)]
+            text = m.decode(ids).encode()
+            if ids and len(text) < 4000:
+                f.write(leb128(len(ids)) + b"".join(map(leb128, ids)) + leb128(len(text)) + text)
+
+
 def make_models(out, corpus, texts, n):
     lines = lines_of(corpus)
     for name in MODELS:
@@ -375,16 +388,7 @@ def make_models(out, corpus, texts, n):
                 ids, other = (encode_parts(name, config, m, text, t) for t in (TOKENS[name], plain))
                 f.write(leb128(len(ids)) + b"".join(map(leb128, ids)))
                 f.write(leb128(0) if other == ids else leb128(len(other) + 1) + b"".join(map(leb128, other)))
-        rng = random.Random(name)
-        with open(folder / "decode.bin", "wb") as f:
-            for text in rng.sample(texts, n):
-                ids = m.encode(text.decode("utf-8", errors="replace"))
-                if rng.random() < 0.5:
-                    ids = [rng.randrange(3, m.get_piece_size()) for _ in range(rng.randint(1, 9))]
-                ids = [i for i in ids if not m.is_unknown(i) and not m.is_control(i)]
-                text = m.decode(ids).encode()
-                if ids and len(text) < 4000:
-                    f.write(leb128(len(ids)) + b"".join(map(leb128, ids)) + leb128(len(text)) + text)
+        write_package_decoding(folder / "decode.bin", m, random.Random(name), texts, n)
 
 
 # ------------------------------------------------------------------------------------------ for small models

@@ -20,7 +20,7 @@ import pathlib
 import random
 
 from make_spm_json_goldens import (BYTES, FUSE, MARK, PREPEND, PLAIN, REPLACE, RULES, STRIP, UNREPLACE, added, lines_of, metaspace, sequence,
-                                   without_special, write_decoding)
+                                   without_special, write_decoding, write_package_decoding)
 from make_text_goldens import leb128, write_texts
 
 SYMBOLS = ["  ", "▁▁▁▁", "\t\t", "ab c", "ﬁ", "x  y", " " * 8, "e▁", "the▁end", "<x>", "th", "he"]
@@ -99,17 +99,8 @@ def make_model(folder, name, proto, texts, n):
     folder.mkdir(exist_ok=True)
     (folder / "tokenizer.model").write_bytes(proto)
     write_ids(folder / "ids.bin", lambda text, special: encode_parts(m, text, special), texts)
-    rng = random.Random(name)
-    with open(folder / "decode.bin", "wb") as f:
-        for text in rng.sample(texts, n):
-            ids = m.encode(text.decode("utf-8", errors="replace"))
-            if rng.random() < 0.5:
-                ids = [rng.randrange(3, m.get_piece_size()) for _ in range(rng.randint(1, 9))]
-            # a piece with blanks of its own keeps them at the beginning of a text, which moeflux does not
-            ids = [i for i in ids if not m.is_unknown(i) and not m.is_control(i) and " " not in m.id_to_piece(i)]
-            text = m.decode(ids).encode()
-            if ids and len(text) < 4000:
-                f.write(leb128(len(ids)) + b"".join(map(leb128, ids)) + leb128(len(text)) + text)
+    # a piece with blanks of its own keeps them at the beginning of a text, which moeflux does not
+    write_package_decoding(folder / "decode.bin", m, random.Random(name), texts, n, lambda token: " " not in m.id_to_piece(token))
     return m
 
 
