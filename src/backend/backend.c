@@ -17,23 +17,41 @@ static bool is_cpu(const char *device)
     return is_auto(device) || strcmp(device, "cpu") == 0;
 }
 
+static mf_status fail_name(const char *option, const char *device, const char *names,
+                           mf_error *error)
+{
+    return mf_fail(error, MF_ERR_ARGUMENT, "%s '%s' is not known; there are: %s", option, device,
+                   names);
+}
+
 mf_status mf_backend_check_device(const char *option, const char *device, mf_error *error)
 {
-    if (!is_cpu(device) && !mf_vulkan_is_name(device))
-        return mf_fail(error, MF_ERR_ARGUMENT,
-                       "%s '%s' is not known; there are: auto, cpu, vulkan, vulkan:N", option,
-                       device);
-    return MF_OK;
+    if (is_cpu(device) || mf_vulkan_is_name(device))
+        return MF_OK;
+    return fail_name(option, device, "auto, cpu, vulkan, vulkan:N", error);
+}
+
+mf_status mf_backend_check_expert_device(const char *device, mf_error *error)
+{
+    if (mf_backend_is_hybrid(device) || is_cpu(device) || mf_vulkan_is_name(device))
+        return MF_OK;
+    return fail_name("expert_device", device, "auto, cpu, hybrid, vulkan, vulkan:N", error);
+}
+
+bool mf_backend_is_hybrid(const char *expert_device)
+{
+    return expert_device != NULL && strcmp(expert_device, MF_DEVICE_HYBRID) == 0;
 }
 
 const char *mf_backend_device(const char *device)
 {
-    return is_auto(device) ? "cpu" : device;
+    return is_auto(device) || mf_backend_is_hybrid(device) ? "cpu" : device;
 }
 
 bool mf_backend_are_apart(const char *device, const char *expert_device)
 {
-    return !is_auto(expert_device) && strcmp(mf_backend_device(device), expert_device) != 0;
+    return !is_auto(expert_device) &&
+           strcmp(mf_backend_device(device), mf_backend_device(expert_device)) != 0;
 }
 
 mf_status mf_backend_open(const mf_backend_options *options, mf_backend **out, mf_error *error)

@@ -114,6 +114,11 @@ typedef struct mf_backend_ops {
     /* As write, without the copy: src is host memory, best within a buffer that buffer_host gives
      * (from elsewhere the bytes may be copied on their way). */
     mf_ticket (*upload)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
+    /* Or NULL. From now on bytes are uploaded from this memory of the process's as from a buffer's,
+     * as far as the device can: n_bytes at an address aligned to 4096, in whole units of
+     * unit_bytes, which lie together. It may be all taken at once, and stays until the backend is
+     * destroyed. */
+    void (*reach)(mf_backend *be, void *memory, uint64_t n_bytes, uint64_t unit_bytes);
     /* See above; NULL: there is nothing to gain (mf_backend_upload_ahead). n is not 0. */
     mf_ticket (*upload_ahead)(mf_backend *be, const mf_upload *uploads, uint32_t n);
     void (*read)(mf_backend *be, mf_span src, void *dest, uint64_t n_bytes);
@@ -204,10 +209,16 @@ typedef mf_status (*mf_backend_open_fn)(void *ctx, const mf_backend_options *opt
 
 /* MF_ERR_ARGUMENT, with those that there are, for a name that mf_backend_open does not know. */
 mf_status mf_backend_check_device(const char *option, const char *device, mf_error *error);
+/* The same of the option expert_device, where there is one more. */
+mf_status mf_backend_check_expert_device(const char *device, mf_error *error);
 /* The device that a known name stands for: the CPU for "auto" and NULL. */
 const char *mf_backend_device(const char *device);
 /* Whether experts have another device than the rest; "auto" and NULL: the same. */
 bool mf_backend_are_apart(const char *device, const char *expert_device);
+/* The name of an expert device: the CPU, but that those of long runs are multiplied by the device
+ * that the rest has. */
+#define MF_DEVICE_HYBRID "hybrid"
+bool mf_backend_is_hybrid(const char *expert_device);
 
 /* Bytes of the process's memory, at most, that the device takes beside buffers and scratch for n
  * rows of at most n_cols floats in a form of its own. Can be asked before it is opened. */

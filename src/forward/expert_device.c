@@ -100,7 +100,7 @@ static uint64_t weights_bytes(const mf_runner *r, uint32_t n_rows)
 
 void mf_expert_rows_ask(mf_runner *r, uint32_t n_rows)
 {
-    if (!mf_experts_are_apart(r))
+    if (!mf_experts_are_away(r))
         return;
     r->backend->ops->read(r->backend, r->plan.moe_x, r->rows_there, n_rows * row_bytes(r));
     r->backend->ops->read(r->backend, r->plan.weights, r->moe.weights, weights_bytes(r, n_rows));
@@ -108,7 +108,7 @@ void mf_expert_rows_ask(mf_runner *r, uint32_t n_rows)
 
 void mf_expert_rows_send(mf_runner *r, uint32_t n_rows)
 {
-    if (!mf_experts_are_apart(r))
+    if (!mf_experts_are_away(r))
         return;
     (void)r->experts->ops->upload(r->experts, r->plan.expert_x, r->rows_there,
                                   n_rows * row_bytes(r));
@@ -140,7 +140,7 @@ mf_status mf_expert_sum_reserve(mf_runner *r, mf_error *error)
 mf_status mf_expert_rows_sum(mf_runner *r, uint32_t n_rows, mf_error *error)
 {
     const mf_op op = sum_op(r, n_rows);
-    if (!mf_experts_are_apart(r))
+    if (!mf_experts_are_away(r))
         return MF_OK;
     r->experts->ops->record(r->experts, &op);
     return mf_backend_read(r->experts, r->plan.expert_sum, r->rows_back, n_rows * row_bytes(r),
@@ -149,7 +149,7 @@ mf_status mf_expert_rows_sum(mf_runner *r, uint32_t n_rows, mf_error *error)
 
 void mf_expert_rows_return(mf_runner *r, uint32_t n_rows)
 {
-    if (mf_experts_are_apart(r))
+    if (mf_experts_are_away(r))
         (void)r->backend->ops->upload(r->backend, r->plan.expert_out, r->rows_back,
                                       n_rows * row_bytes(r));
 }

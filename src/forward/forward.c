@@ -287,6 +287,7 @@ static void begin(mf_runner *r, const mf_batch *batch)
     r->n_at_hand = batch->n_parts;
     r->backend->ops->begin_batch(r->backend, r->sequences, batch->n_parts);
     mf_routed_begin(r);
+    mf_lend_begin(r, batch);
     mf_relay_begin(r, batch);
     mf_fused_begin(r, batch->n_rows);
 }
@@ -343,6 +344,7 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
     status = status == MF_OK ? relayed : status;
     if (r->tap != NULL)
         r->tap->end(r->tap->ctx, status == MF_OK);
+    r->lending.is_at_hand = false;
     mf_ahead_end(r);
     mf_split_end(r, batch, status == MF_OK);
     if (r->foresight != NULL)

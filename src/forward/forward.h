@@ -156,6 +156,26 @@ void mf_expert_rows_send(mf_runner *r, uint32_t n_rows);
 mf_status mf_expert_rows_sum(mf_runner *r, uint32_t n_rows, mf_error *error);
 void mf_expert_rows_return(mf_runner *r, uint32_t n_rows);
 
+/* -- such experts, lent to the dense layers' device for long runs (lend.c); nothing is done where
+ * they are not -- */
+
+/* Memory for it, before the experts' own device has their scales; then room for operations. */
+mf_status mf_lend_prepare(mf_runner *r, mf_error *error);
+mf_status mf_lend_reserve(mf_runner *r, mf_error *error);
+/* Once there are slots at these bytes: uploads start from there. */
+void mf_lend_from(mf_runner *r, unsigned char *slots, uint64_t n_bytes, uint64_t slot_bytes);
+/* A batch begins, whose rows are all of long runs or none is. */
+void mf_lend_begin(mf_runner *r, const mf_batch *batch);
+/* The n experts of the layer in moe.ready, at most mf_lend_most, are on their way to slots of that
+ * device, where moe.ready then has their parts: what is recorded from now on finds them. */
+mf_status mf_lend(mf_runner *r, uint32_t layer, uint32_t n, mf_error *error);
+uint32_t mf_lend_most(const mf_runner *r);
+/* What multiplies them is recorded. Those that were lent before them are released. */
+mf_status mf_lend_used(mf_runner *r, mf_expert_fetch *fetch, uint32_t n, mf_error *error);
+/* All are. */
+mf_status mf_lend_end(mf_runner *r, mf_expert_fetch *fetch, mf_error *error);
+void mf_lend_close(mf_runner *r);
+
 /* -- such experts while the stream goes on (relay.c) -- */
 
 /* Memory for it, if both devices can. */

@@ -260,6 +260,12 @@ static void take_rows(const mf_runner *r, bool is_long, mf_expert_item *item)
     item->n_rows -= n_long;
 }
 
+/* Of the batch's experts. */
+static mf_backend *multiplier(const mf_runner *r)
+{
+    return mf_experts_are_away(r) ? r->experts : r->backend;
+}
+
 /* The experts of a form that are there, with their rows of long runs or with the others. */
 static void run_form(mf_runner *r, const mf_expert_shape *all, uint32_t form, uint32_t n_ready,
                      bool is_long)
@@ -294,17 +300,19 @@ static void run_form(mf_runner *r, const mf_expert_shape *all, uint32_t form, ui
     if (n_items == 0)
         return;
     const mf_plan *p = &r->plan;
+    const bool are_lent = r->lending.is_at_hand;
+    mf_backend *be = multiplier(r);
     const mf_op op = {.kind = MF_OP_EXPERTS,
                       .n_rows = n_rows,
                       .is_long = is_long,
-                      .u.experts = {.x = p->expert_x,
-                                    .act = p->expert_act,
-                                    .out = p->expert_y,
+                      .u.experts = {.x = are_lent ? p->moe_x : p->expert_x,
+                                    .act = are_lent ? p->lent_act : p->expert_act,
+                                    .out = are_lent ? p->expert_out : p->expert_y,
                                     .steps = shape->steps,
                                     .items = l->items,
                                     .n_items = n_items}};
     mf_count_op(r, &op);
-    r->experts->ops->record(r->experts, &op);
+    be->ops->record(be, &op);
 }
 
 /* An operation for each form that there is: a backend prepares tokens for one alone. */
@@ -315,23 +323,41 @@ static void run_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_rea
         run_form(r, shape, form, n_ready, is_long);
 }
 
-/* Takes experts as they arrive until all are recorded. A slot is given back with the ticket after
- * which the backend no longer reads it. */
-static mf_status run_experts(mf_runner *r, const mf_batch *batch, const mf_expert_shape *shape,
+static void run_all_ready(mf_runner *r, const mf_expert_shape *shape, uint32_t n_ready)
+{
+    if (r->n_long_rows != 0)
+        run_ready(r, shape, n_ready, true);
+    run_ready(r, shape, n_ready, false);
+}
+
+/* Each is given back with the ticket after which the backend no longer reads it. */
+static void release_ready(mf_runner *r, mf_expert_fetch *fetch, uint32_t n_ready)
+{
+    mf_backend *be = multiplier(r);
+    const mf_ticket ticket = be->ops->mark(be);
+    for (uint32_t i = 0; i < n_ready; i++)
+        mf_expert_fetch_release(fetch, r->moe.ready[i].index, ticket);
+}
+
+/* Takes experts as they arrive until all are recorded. */
+static mf_status run_experts(mf_runner *r, const mf_batch *batch, uint32_t layer,
                              mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
 {
-    for (uint32_t done = 0; done < n_wanted;) {
-        uint32_t n_ready = 0;
+    const bool are_lent = r->lending.is_at_hand;
+    const mf_expert_shape *shape =
+        are_lent ? &r->lending.shapes[layer] : &r->weights.layers[layer].experts;
+    const uint32_t most = are_lent ? mf_lend_most(r) : MF_READY_MAX;
+    for (uint32_t done = 0, n_ready = 0; done < n_wanted; done += n_ready) {
         MF_TRY(mf_batch_check(batch, error));
         (void)mf_profile_enter(r->profile, MF_STAGE_EXPERTS);
-        MF_TRY(mf_expert_fetch_next(fetch, r->moe.ready, MF_READY_MAX, &n_ready, error));
-        if (r->n_long_rows != 0)
-            run_ready(r, shape, n_ready, true);
-        run_ready(r, shape, n_ready, false);
-        const mf_ticket ticket = r->experts->ops->mark(r->experts);
-        for (uint32_t i = 0; i < n_ready; i++)
-            mf_expert_fetch_release(fetch, r->moe.ready[i].index, ticket);
-        done += n_ready;
+        MF_TRY(mf_expert_fetch_next(fetch, r->moe.ready, most, &n_ready, error));
+        if (are_lent)
+            MF_TRY(mf_lend(r, layer, n_ready, error));
+        run_all_ready(r, shape, n_ready);
+        if (are_lent)
+            MF_TRY(mf_lend_used(r, fetch, n_ready, error));
+        else
+            release_ready(r, fetch, n_ready);
     }
     return MF_OK;
 }
@@ -352,7 +378,7 @@ static void combine(mf_runner *r, uint32_t layer, uint32_t n_rows, const uint32_
 {
     const mf_plan *p = &r->plan;
     const mf_span none = {{0}, 0};
-    const bool is_sum = mf_experts_are_apart(r);
+    const bool is_sum = mf_experts_are_away(r);
     const mf_op op = {
         .kind = MF_OP_COMBINE,
         .n_rows = n_rows,
@@ -462,10 +488,10 @@ static mf_status forward_relayed(mf_runner *r, const mf_batch *batch, uint32_t l
 static mf_status multiply(mf_runner *r, const mf_batch *batch, uint32_t layer,
                           mf_expert_fetch *fetch, uint32_t n_wanted, mf_error *error)
 {
-    const mf_expert_shape *shape = &r->weights.layers[layer].experts;
-    mf_status status = run_experts(r, batch, shape, fetch, n_wanted, error);
+    const mf_status status = run_experts(r, batch, layer, fetch, n_wanted, error);
+    const mf_status lent = mf_lend_end(r, fetch, status == MF_OK ? error : NULL);
     mf_expert_fetch_end(fetch, r->experts->ops->mark(r->experts));
-    return status;
+    return status == MF_OK ? lent : status;
 }
 
 static void add_inputs(const mf_runner *r, uint32_t moe_layer, uint32_t n_rows)

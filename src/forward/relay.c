@@ -99,8 +99,8 @@ void mf_relay_begin(mf_runner *r, const mf_batch *batch)
     if (relay->is_on && relay->number > UINT32_MAX - r->h.n_layers)
         begin_numbers(r);
     relay->is_at_hand = relay->is_on && !foresees && batch->n_rows <= MF_RELAY_ROWS &&
-                        r->n_long_rows == 0 && batch->watch->trace == NULL && r->tap == NULL &&
-                        r->inputs == NULL;
+                        r->n_long_rows == 0 && !r->lending.is_at_hand &&
+                        batch->watch->trace == NULL && r->tap == NULL && r->inputs == NULL;
     if (relay->is_at_hand)
         expect(r, true);
 }

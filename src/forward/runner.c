@@ -69,7 +69,7 @@ mf_status mf_runner_open_devices(const mf_runner_options *o, bool experts_apart,
     if (!experts_apart)
         return MF_OK;
     mf_backend *experts;
-    options.device = o->expert_device;
+    options.device = mf_backend_device(o->expert_device);
     if (o->open_experts != NULL)
         MF_TRY(o->open_experts(o->experts_ctx, &options, &experts, error));
     else
@@ -115,6 +115,7 @@ static mf_status make_buffers(mf_runner *r, const mf_runner_options *o, mf_error
     /* one byte of a model without experts: there are no empty buffers */
     MF_TRY(create(r->experts, MF_BUFFER_SLOTS, slots != 0 ? slots : 1,
                   mf_backend_operand_use(r->experts), "expert slots", error));
+    MF_TRY(mf_lend_prepare(r, error));
     return mf_expert_device_prepare(r, error);
 }
 
@@ -254,7 +255,8 @@ static bool slot_discard(void *ctx, uint64_t at, uint64_t n_bytes)
 bool mf_runner_can_discard_slots(const mf_runner *r)
 {
     const mf_backend_ops *ops = r->experts->ops;
-    return !ops->runs_later && ops->buffer_discard(r->experts, (mf_span){{MF_BUFFER_SLOTS}, 0}, 0);
+    return !ops->runs_later && !r->lending.is_on && /* whose device reaches them */
+           ops->buffer_discard(r->experts, (mf_span){{MF_BUFFER_SLOTS}, 0}, 0);
 }
 
 /* One more room of the list for n places. */
@@ -310,8 +312,10 @@ static mf_status find_slots(mf_runner *r, const mf_runner_options *o,
         .upload = slot_upload,
         .discard = mf_runner_can_discard_slots(r) ? slot_discard : NULL,
     };
-    if (options->memory.host != NULL)
+    if (options->memory.host != NULL) {
+        mf_lend_from(r, options->memory.host, options->memory.n_bytes, o->slot_sizes.bytes[0]);
         return MF_OK;
+    }
     return make_rooms(r, o, rooms, &options->n_rooms, error);
 }
 
@@ -565,6 +569,7 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     mf_backend_gather(r->backend);
     mf_backend_gather(r->experts);
     MF_TRY(reserve_ops(r, o->n_sequences, error));
+    MF_TRY(mf_lend_reserve(r, error));
     MF_TRY(mf_relay_prepare(r, error));
     MF_TRY(mf_backend_gathered(r->backend, error));
     MF_TRY(mf_backend_gathered(r->experts, error));
@@ -583,10 +588,12 @@ void mf_runner_close(mf_runner *r)
     mf_foresight_close(&r->foresight);
     mf_expert_store_close(&r->store);
     mf_io_close(&r->io);
-    if (r->experts != NULL && mf_experts_are_apart(r))
-        r->experts->ops->destroy(r->experts);
+    mf_backend *experts = mf_experts_are_apart(r) ? r->experts : NULL;
     if (r->backend != NULL)
         r->backend->ops->destroy(r->backend);
+    if (experts != NULL) /* whose memory the other may reach */
+        experts->ops->destroy(experts);
+    mf_lend_close(r);
     mf_arena_free(&r->arena);
     if (r->weights.layers != NULL)
         mf_free(&a, r->weights.layers, mf_all_layers(&r->h) * sizeof *r->weights.layers);

@@ -82,6 +82,21 @@ typedef struct mf_relay {
     uint32_t open_layer, open_number;
 } mf_relay;
 
+/* Experts of long runs, multiplied by the dense layers' device (lend.c). */
+typedef struct mf_lending {
+    bool is_on;
+    bool is_at_hand;           /* the batch is of long runs */
+    mf_expert_shape *shapes;   /* [mf_all_layers], with what they have on that device */
+    const unsigned char *from; /* the slots that the CPU multiplies from */
+    uint32_t n_slots;          /* there */
+    uint64_t slot_bytes;
+    mf_ticket *used;    /* [n_slots], after which the slot may be written to */
+    uint32_t *at_hand;  /* [n_slots], of the fetch: whose bytes may still be on their way */
+    uint32_t next_slot; /* to be written to */
+    uint32_t n_at_hand;
+    mf_ticket sent; /* after which their bytes are there */
+} mf_lending;
+
 typedef struct mf_runner {
     mf_allocator allocator;
     mf_hparams h;
@@ -103,6 +118,7 @@ typedef struct mf_runner {
     mf_ahead ahead;
     mf_fused fused;
     mf_relay relay;
+    mf_lending lending;
     mf_layer_state *layers;     /* [mf_all_layers] */
     mf_sequence *sequences;     /* [n_sequences], of the batch at hand */
     const mf_sequence *at_hand; /* [n_at_hand], of what is recorded */
@@ -133,6 +149,11 @@ typedef struct mf_runner {
 static inline bool mf_experts_are_apart(const mf_runner *r)
 {
     return r->experts != r->backend;
+}
+/* The batch's are multiplied there. */
+static inline bool mf_experts_are_away(const mf_runner *r)
+{
+    return mf_experts_are_apart(r) && !r->lending.is_at_hand;
 }
 
 /* Every kind of layer that there is. */

@@ -71,7 +71,11 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
         return mf_fail(error, MF_ERR_ARGUMENT, "packed_expert_bits %u is not 0, 2 or 4",
                        o->packed_expert_bits);
     MF_TRY(mf_backend_check_device("device", o->device, error));
-    MF_TRY(mf_backend_check_device("expert_device", o->expert_device, error));
+    MF_TRY(mf_backend_check_expert_device(o->expert_device, error));
+    if (mf_backend_is_hybrid(o->expert_device) && o->n_draft_tokens != 0)
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "tokens are not proposed (n_draft_tokens) where expert_device is '%s'",
+                       o->expert_device);
     MF_TRY(check_most("io", (uint32_t)o->io, MF_IO_POOL, error));
     MF_TRY(check_cpu_tier(o->cpu_tier, error));
     MF_TRY(check_most("precision", (uint32_t)o->precision, MF_PRECISION_MIXED, error));
@@ -184,17 +188,19 @@ mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds 
     chunk = chunk > context ? context : chunk;
     m->k = o->n_experts_per_token != 0 ? o->n_experts_per_token : m->h.n_experts_per_token;
     m->n_threads = o->n_threads != 0 ? o->n_threads : mf_cpu_count();
-    m->plan_options = (mf_plan_options){.n_chunk = chunk,
-                                        .n_context = context,
-                                        .k = m->k,
-                                        .n_sessions = o->n_sessions,
-                                        .n_draft = o->n_draft_tokens,
-                                        .cache_type = cache_types[o->kv_type],
-                                        .kinds = kinds,
-                                        .device = o->device,
-                                        .expert_device = o->expert_device,
-                                        .precision = o->precision,
-                                        .experts_apart = experts_apart};
+    m->plan_options =
+        (mf_plan_options){.n_chunk = chunk,
+                          .n_context = context,
+                          .k = m->k,
+                          .n_sessions = o->n_sessions,
+                          .n_draft = o->n_draft_tokens,
+                          .cache_type = cache_types[o->kv_type],
+                          .kinds = kinds,
+                          .device = o->device,
+                          .expert_device = o->expert_device,
+                          .precision = o->precision,
+                          .experts_apart = experts_apart,
+                          .experts_lent = experts_apart && mf_backend_is_hybrid(o->expert_device)};
     if (!mf_plan_make(&m->h, &m->plan_options, &m->plan))
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->source->hparam_path);
     if (o->state_bytes != 0)
@@ -385,6 +391,13 @@ static uint64_t staging_bytes(const mf_model *m, const mf_budget_place *place)
     return n_bytes + mf_load_packed_bytes(&m->binder);
 }
 
+/* Of the dense layers' device, for experts that are lent to it. */
+static uint64_t lent_bytes(const mf_model *m, const mf_expert_map *map)
+{
+    const uint64_t each = mf_expert_slot_bytes_anywhere(map);
+    return mf_plan_lent_slots(&m->plan, each) * each;
+}
+
 static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *map,
                                         const mf_engine_options *options,
                                         const mf_budget_place *place)
@@ -416,7 +429,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .place = *place,
         .expert_resident_bytes = are_apart ? mf_expert_scales_bytes(&m->h, &m->weights) : 0,
         .expert_act_bytes = m->plan.expert_act_bytes,
-        .overhead_bytes = m->plan.overhead_bytes,
+        .overhead_bytes = m->plan.overhead_bytes + lent_bytes(m, map),
         .expert_overhead_bytes = m->plan.expert_overhead_bytes,
         .driver_bytes = m->plan.driver_bytes,
         .staging_bytes = staging_bytes(m, place),

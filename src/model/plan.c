@@ -49,8 +49,9 @@ static void plan_kinds(const mf_hparams *h, const mf_plan_options *o, mf_layout 
 
 /* What experts read, need and leave: among the other activations, or on a device of their own, from
  * where it comes back to expert_out. */
-static void plan_experts(const mf_hparams *h, bool are_apart, mf_layout *l, mf_plan *p)
+static void plan_experts(const mf_hparams *h, const mf_plan_options *o, mf_layout *l, mf_plan *p)
 {
+    const bool are_apart = o->experts_apart;
     const uint64_t n = p->n_chunk, picks = n * p->k;
     mf_layout apart = {.buffer = {MF_BUFFER_ACTIVATIONS}};
     p->expert_act = take(are_apart ? &apart : l, picks, 2 * (uint64_t)h->expert_hidden);
@@ -61,18 +62,20 @@ static void plan_experts(const mf_hparams *h, bool are_apart, mf_layout *l, mf_p
         p->expert_weights = take(&apart, n, p->k);
         p->expert_sum = take(&apart, n, h->hidden_size);
     }
+    if (o->experts_lent)
+        p->lent_act = take(l, picks, 2 * (uint64_t)h->expert_hidden);
     p->expert_act_bytes = apart.high;
     l->overflow |= apart.overflow;
 }
 
-static void plan_mlp(const mf_hparams *h, bool experts_apart, mf_layout *l, mf_plan *p)
+static void plan_mlp(const mf_hparams *h, const mf_plan_options *o, mf_layout *l, mf_plan *p)
 {
     uint64_t n = p->n_chunk;
     uint32_t hidden = h->shared_hidden > h->dense_hidden ? h->shared_hidden : h->dense_hidden;
     p->mlp_gate = take(l, n, hidden);
     p->mlp_up = take(l, n, hidden);
     p->mlp_out = take(l, n, h->hidden_size);
-    plan_experts(h, experts_apart, l, p);
+    plan_experts(h, o, l, p);
 }
 
 static uint64_t pages_of(uint64_t n_tokens)
@@ -365,6 +368,19 @@ static void plan_constants(const mf_hparams *h, bool experts_apart, mf_layout *l
     }
 }
 
+/* Of experts that are lent. */
+#define LENT_BYTES ((uint64_t)256 << 20)
+#define LENT_LEAST 16
+#define LENT_MOST 128
+
+uint32_t mf_plan_lent_slots(const mf_plan *p, uint64_t slot_bytes)
+{
+    if (!mf_plan_lends(p) || slot_bytes == 0)
+        return 0;
+    const uint64_t n = LENT_BYTES / slot_bytes;
+    return n < LENT_LEAST ? LENT_LEAST : n > LENT_MOST ? LENT_MOST : (uint32_t)n;
+}
+
 bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
 {
     const uint32_t n = o->n_chunk, k = o->k;
@@ -395,7 +411,7 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
     p.router = take(&l, n, h->n_experts);
     p.shared_router = take(&l, n, 1);
     plan_kinds(h, o, &l, &p);
-    plan_mlp(h, o->experts_apart, &l, &p);
+    plan_mlp(h, o, &l, &p);
     plan_draft(h, o, &l, &p);
     p.act_bytes = l.high;
     bool fits = mf_plan_state(h, o, NULL, &p) && plan_sessions(o->n_sessions, o->n_draft, &p);

@@ -78,6 +78,7 @@ typedef struct mf_plan {
      * they are summed there too: by expert_weights [rows, k] to expert_sum [rows, hidden], which
      * comes back to expert_out. */
     mf_span expert_x, expert_act, expert_y, expert_out, expert_weights, expert_sum;
+    mf_span lent_act; /* as expert_act, where those of long runs are multiplied here; id 0: never */
     mf_draft_plan draft;
     uint64_t act_bytes;
     uint64_t expert_act_bytes; /* on the experts' own device; 0: they have none */
@@ -104,6 +105,7 @@ typedef struct mf_plan_options {
     const char *device, *expert_device;
     mf_precision precision;
     bool experts_apart; /* they have a device of their own */
+    bool experts_lent;  /* but for long runs */
 } mf_plan_options;
 
 /* Slabs of state of either kind, at most. */
@@ -144,6 +146,15 @@ uint64_t mf_plan_table_pages(const mf_plan *plan, uint32_t n_sessions);
 
 /* False if a size overflows. */
 bool mf_plan_make(const mf_hparams *h, const mf_plan_options *options, mf_plan *out);
+
+/* Whether experts of long runs are multiplied by the dense layers' device, and others not. */
+static inline bool mf_plan_lends(const mf_plan *plan)
+{
+    return plan->lent_act.buffer.id != 0;
+}
+/* Slots of the dense layers' device for experts that are lent to it, of so many bytes each: half of
+ * them are filled while the others are multiplied. 0: none are lent. */
+uint32_t mf_plan_lent_slots(const mf_plan *plan, uint64_t slot_bytes);
 
 /* Windows' pages are kept for so many positions more than the window needs, so that a sequence may
  * go back a little: guesses that were wrong, a text written otherwise. */

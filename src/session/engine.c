@@ -181,13 +181,13 @@ static mf_status check_budgets(const mf_engine *e, const mf_model *m, const mf_b
 
 /* Slots that the memory is to have room for: without a budget as many as there could be if all that
  * others have now were free. */
-static uint64_t most_slots(const mf_engine *e, const mf_budget *budget)
+static uint64_t most_slots(const mf_engine *e, const mf_model *m, const mf_budget *budget)
 {
     const uint64_t all = (uint64_t)e->info.n_moe_layers * e->info.n_experts;
     const uint64_t machine = mf_memory_machine_bytes();
     const bool is_fixed = e->options.ram_bytes != 0 ||
                           e->options.expert_cache_bytes != MF_EXPERT_CACHE_AUTO ||
-                          e->runner.experts->ops->runs_later;
+                          e->runner.experts->ops->runs_later || mf_plan_lends(&m->plan);
     if (is_fixed || e->info.slot_bytes == 0 || machine <= budget->available_bytes)
         return e->info.n_slots;
     const uint64_t more = (machine - budget->available_bytes) / e->info.slot_bytes;
@@ -219,11 +219,11 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
     e->options.mirrors = NULL;
     MF_TRY(check_budgets(e, m, &budget, &place, error));
     options.n_slots = e->info.n_slots;
-    options.n_slots_most = most_slots(e, &budget);
+    options.n_slots_most = most_slots(e, m, &budget);
     options.n_slots_least = budget.n_slots_min;
     options.slot_sizes = budget.slot_sizes;
-    options.slots_stay =
-        e->options.ram_bytes != 0 || e->options.expert_cache_bytes != MF_EXPERT_CACHE_AUTO;
+    options.slots_stay = e->options.ram_bytes != 0 || mf_plan_lends(&m->plan) ||
+                         e->options.expert_cache_bytes != MF_EXPERT_CACHE_AUTO;
     options.n_places = budget.n_places;
     options.n_first_places = budget.n_first_places;
     options.n_room_places = budget.n_room_places;

@@ -285,18 +285,24 @@ static void finish_chunk(mf_call *call, const mf_batch *batch)
 
 /* ---------------------------------------- running ---------------------------------------- */
 
-/* The batch that the runner is at: the engine's lists. */
+/* The batch that the runner is at: of the engine's lists, from part `first` on, n_before rows. */
 typedef struct chunk_watch {
     mf_call *call;
     const mf_batch *batch;
+    uint32_t first, n_before;
     bool has_end; /* the pass was ended because nobody wants it any more */
 } chunk_watch;
+
+static mf_session *session_of(const chunk_watch *w, uint32_t part)
+{
+    return w->call->engine->parts_sessions[w->first + part];
+}
 
 /* The pass ends where nobody is left who wants it. */
 static mf_status go_on(chunk_watch *w)
 {
     for (uint32_t i = 0; i < w->batch->n_parts; i++)
-        if (w->call->engine->parts_sessions[i]->part.status == MF_OK)
+        if (session_of(w, i)->part.status == MF_OK)
             return MF_OK;
     w->has_end = true;
     return MF_ERR_CANCELLED;
@@ -308,7 +314,7 @@ static mf_status check_chunk(void *ctx, mf_error *error)
     mf_error why;
     (void)error; /* fail_part says it */
     for (uint32_t i = 0; i < w->batch->n_parts; i++) {
-        mf_session *s = w->call->engine->parts_sessions[i];
+        mf_session *s = session_of(w, i);
         mf_status status = s->part.status == MF_OK ? check_session(s, &why) : MF_OK;
         if (status != MF_OK)
             fail_part(w->call, s, status, &why);
@@ -344,13 +350,16 @@ static void plan_cost(mf_call *call)
 }
 
 /* Of `all`, how much is done with these layers of the batch. */
-static uint64_t work_done(mf_call *call, const mf_batch *batch, uint32_t n_layers, uint64_t all)
+static uint64_t work_done(const chunk_watch *w, uint32_t n_layers, uint64_t all)
 {
+    mf_call *call = w->call;
+    const mf_batch *batch = w->batch;
+    const uint64_t n_done = call->n_done + w->n_before;
     const uint32_t n = call->engine->runner.h.n_layers;
     const double part = (double)n_layers / n;
-    if (n_layers == n && call->n_done + batch->n_rows == call->n_total)
+    if (n_layers == n && n_done + batch->n_rows == call->n_total)
         return all;
-    double share = ((double)call->n_done + part * batch->n_rows) / (double)call->n_total;
+    double share = ((double)n_done + part * batch->n_rows) / (double)call->n_total;
     if (call->cost > 0) {
         mf_forecast_chunk c = forecast_chunk(call, batch->n_rows, batch->parts[0].position);
         const double cost = mf_forecast_cost(call->engine, &call->rates, &c);
@@ -366,12 +375,12 @@ static mf_status report_progress(void *ctx, uint32_t n_layers, mf_error *error)
     chunk_watch *w = ctx;
     mf_call *call = w->call;
     const uint64_t all = call->engine->runner.h.n_layers;
-    const uint64_t done = work_done(call, w->batch, n_layers, call->n_total * all);
+    const uint64_t done = work_done(w, n_layers, call->n_total * all);
     mf_error why;
     (void)error;
     mf_engine_count(call->engine);
     for (uint32_t i = 0; i < w->batch->n_parts; i++) {
-        mf_session *s = call->engine->parts_sessions[i];
+        mf_session *s = session_of(w, i);
         if (s->part.status == MF_OK && s->progress != NULL &&
             s->progress(s->progress_user, done, call->n_total * all) != 0)
             fail_part(call, s,
@@ -385,7 +394,7 @@ static mf_status report_progress(void *ctx, uint32_t n_layers, mf_error *error)
 static int give_logits(void *ctx, uint32_t row, const float *logits)
 {
     const chunk_watch *w = ctx;
-    return w->call->each(w->call->each_user, (size_t)w->call->n_done + row, logits);
+    return w->call->each(w->call->each_user, (size_t)w->call->n_done + w->n_before + row, logits);
 }
 
 static void trace(void *ctx, uint32_t layer, const float *hidden)
@@ -393,7 +402,7 @@ static void trace(void *ctx, uint32_t layer, const float *hidden)
     const chunk_watch *w = ctx;
     const mf_engine *e = w->call->engine;
     for (uint32_t i = 0; i < w->batch->n_parts; i++) {
-        const mf_session *s = e->parts_sessions[i];
+        const mf_session *s = session_of(w, i);
         const uint32_t n = w->batch->parts[i].n_rows;
         if (s->trace != NULL)
             s->trace(s->trace_user, layer, s->position, n, hidden);
@@ -428,27 +437,57 @@ static mf_status run_layers(mf_call *call, const mf_batch *batch, mf_error *erro
     return MF_OK;
 }
 
-/* An error of the pass is that of every session in it. */
-static void run_chunk(mf_call *call, mf_batch *batch)
+/* One pass over the layers. An error of it is that of every session in it. */
+static void run_pass(chunk_watch *ctx, mf_batch *batch)
 {
-    chunk_watch ctx = {call, batch, false};
-    mf_batch_watch watch = {.ctx = &ctx,
+    mf_batch_watch watch = {.ctx = ctx,
                             .check = check_chunk,
                             .progress = report_progress,
-                            .each = call->each != NULL ? give_logits : NULL};
+                            .each = ctx->call->each != NULL ? give_logits : NULL};
     mf_error why;
+    ctx->batch = batch;
     for (uint32_t i = 0; i < batch->n_parts && watch.trace == NULL; i++) {
-        const mf_session *s = call->engine->parts_sessions[i];
+        const mf_session *s = session_of(ctx, i);
         watch.trace = s->trace != NULL ? trace : NULL;
         watch.trace_rows = s->trace_rows;
     }
     batch->watch = &watch;
-    mf_status status = run_layers(call, batch, &why);
+    mf_status status = run_layers(ctx->call, batch, &why);
     batch->watch = NULL;
-    for (uint32_t i = 0; i < batch->n_parts && status != MF_OK && !ctx.has_end; i++) {
-        mf_session *s = call->engine->parts_sessions[i];
+    for (uint32_t i = 0; i < batch->n_parts && status != MF_OK && !ctx->has_end; i++) {
+        mf_session *s = session_of(ctx, i);
         if (s->part.status == MF_OK)
-            fail_part(call, s, status, &why);
+            fail_part(ctx->call, s, status, &why);
+    }
+}
+
+/* Parts of the batch from `first` on that are of long runs, or are not, as the first is: all,
+ * unless such rows go to different devices. */
+static mf_batch cut_pass(const mf_call *call, const mf_batch *batch, uint32_t first)
+{
+    const bool are_apart = mf_plan_lends(&call->engine->runner.plan);
+    mf_batch pass = *batch;
+    pass.parts = batch->parts + first;
+    pass.n_parts = pass.n_rows = 0;
+    for (uint32_t i = first; i < batch->n_parts; i++) {
+        const mf_batch_part *part = &batch->parts[i];
+        if (are_apart && part->is_long != pass.parts[0].is_long)
+            break;
+        pass.n_parts++;
+        pass.n_rows += part->n_rows;
+    }
+    return pass;
+}
+
+static void run_chunk(mf_call *call, const mf_batch *batch)
+{
+    chunk_watch ctx = {.call = call};
+    while (ctx.first < batch->n_parts) {
+        mf_batch pass = cut_pass(call, batch, ctx.first);
+        ctx.has_end = false;
+        run_pass(&ctx, &pass);
+        ctx.first += pass.n_parts;
+        ctx.n_before += pass.n_rows;
     }
 }
 

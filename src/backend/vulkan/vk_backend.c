@@ -27,7 +27,8 @@ static mf_status buffer_create(mf_backend *base, uint64_t n_bytes, mf_buffer_use
                                          [MF_USE_STAGING] = MF_VK_ON_HOST,
                                          [MF_USE_SHARED] = MF_VK_SHARED};
     mf_vk_backend *be = enter(base);
-    const mf_vk_request request = {n_bytes, places[use], use, false, what};
+    const mf_vk_request request = {
+        .n_bytes = n_bytes, .place = places[use], .use = use, .what = what};
     mf_status status = mf_vk_buffer_create(be, &request, out, error);
     if (status == MF_ERR_NO_MEMORY && be->n_freed != 0) { /* what was freed may be room */
         mf_vk_submit(be);
@@ -67,6 +68,13 @@ static unsigned char *buffer_host(mf_backend *base, mf_buffer buffer)
     unsigned char *host = m->use == MF_USE_DEVICE ? NULL : m->host;
     leave(be);
     return host;
+}
+
+static void reach(mf_backend *base, void *memory, uint64_t n_bytes, uint64_t unit_bytes)
+{
+    mf_vk_backend *be = enter(base);
+    mf_vk_reach(be, memory, n_bytes, unit_bytes);
+    leave(be);
 }
 
 static uint32_t memories(const mf_backend *base, mf_backend_memory *out)
@@ -402,6 +410,7 @@ static const mf_backend_ops vulkan_ops = {
     .buffer_discard = buffer_discard,
     .buffer_host = buffer_host,
     .write = write_span,
+    .reach = reach,
     .upload = upload,
     .upload_ahead = upload_ahead,
     .read = read_span,

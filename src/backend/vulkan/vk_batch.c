@@ -30,8 +30,11 @@ void mf_vk_batch_close(mf_vk_backend *be)
 static mf_status batch_memory(mf_vk_backend *be, uint64_t n_bytes, mf_error *error)
 {
     mf_vk_batches *b = &be->batches;
-    const mf_vk_request request = {MF_VK_BATCHES * n_bytes, MF_VK_SHARED, MF_USE_DEVICE, true,
-                                   "lists of pages"};
+    const mf_vk_request request = {.n_bytes = MF_VK_BATCHES * n_bytes,
+                                   .place = MF_VK_SHARED,
+                                   .use = MF_USE_DEVICE,
+                                   .is_internal = true,
+                                   .what = "lists of pages"};
     mf_buffer buffer = {0};
     mf_vk_submit(be);
     mf_vk_wait_in_lock(be, be->stream.submitted);

@@ -12,10 +12,16 @@ mf_status mf_vk_grid_reserve(mf_vk_backend *be, uint64_t n_values, mf_error *err
 {
     mf_vk_grid *g = &be->grid;
     const uint64_t n_bytes = n_values * sizeof(uint64_t);
-    const mf_vk_request values = {n_bytes, MF_VK_ON_DEVICE, MF_USE_DEVICE, true,
-                                  "values between workgroups"};
-    const mf_vk_request fault = {sizeof(uint32_t), MF_VK_ON_HOST, MF_USE_HOST, true,
-                                 "a word for those who wait"};
+    const mf_vk_request values = {.n_bytes = n_bytes,
+                                  .place = MF_VK_ON_DEVICE,
+                                  .use = MF_USE_DEVICE,
+                                  .is_internal = true,
+                                  .what = "values between workgroups"};
+    const mf_vk_request fault = {.n_bytes = sizeof(uint32_t),
+                                 .place = MF_VK_ON_HOST,
+                                 .use = MF_USE_HOST,
+                                 .is_internal = true,
+                                 .what = "a word for those who wait"};
     mf_buffer buffer = {0};
     if (g->n_bytes >= n_bytes)
         return MF_OK;

@@ -93,6 +93,7 @@ typedef struct mf_vk_request {
     mf_buffer_use use;
     bool is_internal; /* the backend's own */
     const char *what;
+    unsigned char *given; /* of MF_VK_ON_HOST, aligned to 4096: memory that there is; or NULL */
 } mf_vk_request;
 
 /* Whether MF_VK_SHARED is memory of the device's own. */
@@ -111,6 +112,8 @@ mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buff
                               mf_error *error);
 /* At once: nothing uses it any more. */
 void mf_vk_buffer_drop(mf_vk_backend *be, mf_buffer buffer);
+/* See mf_backend_ops.reach. */
+void mf_vk_reach(mf_vk_backend *be, unsigned char *memory, uint64_t n_bytes, uint64_t unit_bytes);
 /* The buffer of MF_USE_HOST or MF_USE_STAGING that the host's bytes lie in, and where; id 0: none.
  */
 mf_span mf_vk_span_of_host(mf_vk_backend *be, const void *bytes, uint64_t n_bytes);

@@ -138,17 +138,19 @@ static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, cons
 }
 
 /* The process's own memory, which the device then sees. */
-static mf_status import(mf_vk_backend *be, mf_vk_block *b, uint32_t bits, const char *what,
+static mf_status import(mf_vk_backend *be, mf_vk_block *b, const mf_vk_request *r, uint32_t bits,
                         mf_error *error)
 {
+    const char *what = r->what;
     const mf_vk_device *d = &be->device;
     const VkExternalMemoryHandleTypeFlagBits kind =
         VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
     VkMemoryHostPointerPropertiesEXT pointer = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
-    MF_TRY(mf_region_create(&be->allocator, b->n_bytes, what, &b->region, error));
-    VkResult result =
-        d->api.GetMemoryHostPointerPropertiesEXT(d->handle, kind, b->region.base, &pointer);
+    if (r->given == NULL)
+        MF_TRY(mf_region_create(&be->allocator, b->n_bytes, what, &b->region, error));
+    unsigned char *bytes = r->given != NULL ? r->given : b->region.base;
+    VkResult result = d->api.GetMemoryHostPointerPropertiesEXT(d->handle, kind, bytes, &pointer);
     if (result != VK_SUCCESS)
         return mf_vk_fail(error, result, what);
     const uint32_t type = type_for(d, bits & pointer.memoryTypeBits, MF_VK_ON_HOST);
@@ -157,9 +159,9 @@ static mf_status import(mf_vk_backend *be, mf_vk_block *b, uint32_t bits, const 
     const VkImportMemoryHostPointerInfoEXT given = {
         .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
         .handleType = kind,
-        .pHostPointer = b->region.base};
+        .pHostPointer = bytes};
     MF_TRY(allocate(be, b, type, &given, what, error));
-    b->host = b->region.base;
+    b->host = bytes;
     return MF_OK;
 }
 
@@ -202,7 +204,7 @@ mf_status mf_vk_block_create(mf_vk_backend *be, const mf_vk_request *r, uint32_t
     *b = (mf_vk_block){.place = r->place,
                        .n_bytes = mf_round_up(r->n_bytes, ALIGN),
                        .has_operands = r->use == MF_USE_HOST};
-    mf_status status = is_imported(be, r->place) ? import(be, b, type_bits, r->what, error)
+    mf_status status = is_imported(be, r->place) ? import(be, b, r, type_bits, error)
                                                  : allocate_own(be, b, type_bits, r->what, error);
     if (status != MF_OK) {
         mf_vk_block_free(be, b);
@@ -261,7 +263,8 @@ static VkResult create_vk_buffer(mf_vk_backend *be, const mf_vk_request *r, VkBu
 static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_request *r,
                             uint32_t bits, uint32_t *after, mf_error *error)
 {
-    const bool shares = m->size <= SHARED_MOST_BYTES, is_mapped = r->place != MF_VK_ON_DEVICE;
+    const bool shares = m->size <= SHARED_MOST_BYTES && r->given == NULL;
+    const bool is_mapped = r->place != MF_VK_ON_DEVICE && r->given == NULL;
     for (uint32_t i = 0; i < MF_VK_MAX_BLOCKS && shares; i++) {
         const mf_vk_block *b = &be->blocks[i];
         m->block = i;
@@ -385,6 +388,28 @@ void mf_vk_buffer_drop(mf_vk_backend *be, mf_buffer buffer)
     be->device.api.DestroyBuffer(be->device.handle, m->buffer, NULL);
     unlink_from_block(be, buffer.id);
     *m = (mf_vk_memory){0};
+}
+
+/* Of memory that is reached, a buffer has so many bytes, or more where that would be too many. */
+#define REACHED_BYTES ((uint64_t)256 << 20)
+#define REACHED_MOST 256
+
+void mf_vk_reach(mf_vk_backend *be, unsigned char *memory, uint64_t n_bytes, uint64_t unit_bytes)
+{
+    uint64_t n_units = REACHED_BYTES / unit_bytes + 1;
+    const uint64_t least = n_bytes / unit_bytes / REACHED_MOST + 1;
+    n_units = n_units < least ? least : n_units;
+    for (uint64_t at = 0, n; at < n_bytes && is_imported(be, MF_VK_ON_HOST); at += n) {
+        n = n_bytes - at < n_units * unit_bytes ? n_bytes - at : n_units * unit_bytes;
+        const mf_vk_request request = {.n_bytes = n,
+                                       .place = MF_VK_ON_HOST,
+                                       .use = MF_USE_STAGING,
+                                       .what = "memory that is uploaded from",
+                                       .given = memory + at};
+        mf_buffer buffer; /* without it, bytes go another way */
+        if (mf_vk_buffer_create(be, &request, &buffer, NULL) != MF_OK)
+            return;
+    }
 }
 
 mf_span mf_vk_span_of_host(mf_vk_backend *be, const void *bytes, uint64_t n_bytes)

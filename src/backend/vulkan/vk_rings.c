@@ -25,8 +25,11 @@ static mf_status ring_create(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_b
                              mf_error *error)
 {
     mf_vk_ring *r = &be->rings[use];
-    const mf_vk_request request = {n_bytes, kinds[use].place, kinds[use].use, true,
-                                   kinds[use].what};
+    const mf_vk_request request = {.n_bytes = n_bytes,
+                                   .place = kinds[use].place,
+                                   .use = kinds[use].use,
+                                   .is_internal = true,
+                                   .what = kinds[use].what};
     mf_buffer buffer = {0};
     MF_TRY(mf_vk_buffer_create(be, &request, &buffer, error));
     r->buffer = buffer;

@@ -27,7 +27,8 @@ static mf_status allocate_pieces(mf_vk_backend *be, mf_vk_memory *m,
     uint32_t last = 0, i = 0;
     for (uint64_t at = 0; at < needs->size; at += piece, i++) {
         const uint64_t n = needs->size - at < piece ? needs->size - at : piece;
-        const mf_vk_request request = {n, MF_VK_ON_DEVICE, MF_USE_DEVICE, false, what};
+        const mf_vk_request request = {
+            .n_bytes = n, .place = MF_VK_ON_DEVICE, .use = MF_USE_DEVICE, .what = what};
         uint32_t block;
         mf_status status = mf_vk_block_create(be, &request, needs->memoryTypeBits, &block, error);
         if (status != MF_OK) {

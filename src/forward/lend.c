@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Experts that lie in the process's memory and are multiplied there, for a few rows. For many, a
+ * GPU is so much faster that it pays to send them to it: they are lent to the dense layers' device,
+ * in slots that it has for a moment. While one half of these is multiplied, the other is filled.
+ * Which way a row goes depends on its own run alone (mf_batch_part.is_long).
+ *
+ * An expert leaves the hands of its fetch once its bytes have arrived.
+ */
+#include "forward/forward.h"
+
+#include "experts/expert_plan.h"
+
+uint32_t mf_lend_most(const mf_runner *r)
+{
+    return r->lending.n_slots / 2;
+}
+
+static size_t shapes_bytes(const mf_runner *r)
+{
+    return mf_all_layers(&r->h) * sizeof *r->lending.shapes;
+}
+
+mf_status mf_lend_prepare(mf_runner *r, mf_error *error)
+{
+    mf_lending *l = &r->lending;
+    l->is_on = mf_plan_lends(&r->plan) && r->map.n_layers != 0;
+    if (!l->is_on)
+        return MF_OK;
+    l->slot_bytes = mf_expert_slot_bytes_anywhere(&r->map);
+    l->n_slots = mf_plan_lent_slots(&r->plan, l->slot_bytes);
+    l->shapes = mf_alloc(&r->allocator, shapes_bytes(r));
+    l->used = mf_alloc_zeroed(&r->allocator, l->n_slots * sizeof *l->used);
+    l->at_hand = mf_alloc_zeroed(&r->allocator, l->n_slots * sizeof *l->at_hand);
+    if (l->shapes == NULL || l->used == NULL || l->at_hand == NULL)
+        return mf_fail_memory(error, shapes_bytes(r), "lists of experts that are lent");
+    for (uint32_t i = 0; i < mf_all_layers(&r->h); i++)
+        l->shapes[i] = r->weights.layers[i].experts;
+    mf_buffer buffer;
+    MF_TRY(r->backend->ops->buffer_create(r->backend, l->n_slots * l->slot_bytes, MF_USE_DEVICE,
+                                          "experts of long runs", &buffer, error));
+    if (buffer.id == MF_BUFFER_SLOTS)
+        return MF_OK;
+    return mf_fail(error, MF_ERR_STATE, "the backend calls its buffer for experts %u, expected %u",
+                   buffer.id, (uint32_t)MF_BUFFER_SLOTS);
+}
+
+static mf_status reserve_form(mf_runner *r, const mf_expert_shape *s, mf_error *error)
+{
+    const mf_expert_item item = {.gate = s->gate, .up = s->up, .down = s->down};
+    const mf_op op = {.kind = MF_OP_EXPERTS,
+                      .n_rows = r->plan.n_chunk,
+                      .u.experts = {.steps = s->steps, .items = &item, .n_items = 1}};
+    return mf_backend_reserve(r->backend, &op, error);
+}
+
+/* Each pick's result comes by itself, as it does where experts have no device of their own. */
+static mf_status reserve_sum(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    const mf_op op = {
+        .kind = MF_OP_COMBINE,
+        .n_rows = r->plan.n_chunk,
+        .u.combine = {.n_cols = r->h.hidden_size, .k = r->plan.k, .norm = mf_next_input(r, layer)}};
+    return mf_backend_reserve(r->backend, &op, error);
+}
+
+mf_status mf_lend_reserve(mf_runner *r, mf_error *error)
+{
+    for (uint32_t i = 0; r->lending.is_on && i < mf_all_layers(&r->h); i++) {
+        const mf_expert_shape *shape = &r->lending.shapes[i];
+        if (r->h.is_dense[i])
+            continue;
+        for (uint32_t form = 0; form == 0 || form < shape->n_forms; form++) {
+            const mf_expert_shape s = mf_expert_shape_of(shape, form);
+            MF_TRY(reserve_form(r, &s, error));
+        }
+        MF_TRY(reserve_sum(r, i, error));
+    }
+    return MF_OK;
+}
+
+void mf_lend_from(mf_runner *r, unsigned char *slots, uint64_t n_bytes, uint64_t slot_bytes)
+{
+    r->lending.from = slots;
+    if (r->lending.is_on && r->backend->ops->reach != NULL)
+        r->backend->ops->reach(r->backend, slots, n_bytes, slot_bytes);
+}
+
+void mf_lend_begin(mf_runner *r, const mf_batch *batch)
+{
+    r->lending.is_at_hand = r->lending.is_on && batch->n_parts != 0 && batch->parts[0].is_long;
+}
+
+/* One more piece of n; the one before it made longer where both sides go on. */
+static uint32_t add_piece(mf_upload *pieces, uint32_t n, const mf_upload *piece)
+{
+    mf_upload *last = n > 0 ? &pieces[n - 1] : NULL;
+    if (last == NULL || last->dest.offset + last->n_bytes != piece->dest.offset ||
+        (const unsigned char *)last->src + last->n_bytes != piece->src) {
+        pieces[n] = *piece;
+        return n + 1;
+    }
+    last->n_bytes += piece->n_bytes;
+    return n;
+}
+
+/* The parts' bytes, as they were read, with what lies between them: copies cost a device something
+ * whatever their bytes. */
+typedef struct stretch {
+    uint64_t first, end;
+} stretch;
+
+static stretch find_stretch(const mf_expert_map *map, const mf_expert_part *parts, uint32_t expert,
+                            const uint64_t *part_at)
+{
+    stretch s = {UINT64_MAX, 0};
+    for (uint32_t p = 0; p < map->n_parts; p++) {
+        const uint64_t n_bytes = mf_expert_part_bytes(&parts[p], expert);
+        if (n_bytes == 0)
+            continue;
+        s.first = part_at[p] < s.first ? part_at[p] : s.first;
+        s.end = part_at[p] + n_bytes > s.end ? part_at[p] + n_bytes : s.end;
+    }
+    return s;
+}
+
+/* Where the parts are from the slot's first byte, and the pieces that bring them there. */
+static uint32_t lay(const mf_runner *r, uint32_t moe, uint32_t expert, uint64_t slot_at,
+                    mf_expert_ready *ready, mf_upload *pieces)
+{
+    const unsigned char *from = r->lending.from;
+    const mf_expert_map *map = &r->map;
+    const mf_expert_part *parts = map->parts + (size_t)moe * map->n_parts;
+    const mf_buffer slots = {MF_BUFFER_SLOTS};
+    const stretch whole = find_stretch(map, parts, expert, ready->part_at);
+    uint32_t first, part_at[MF_MAX_EXPERT_PARTS], n = 0;
+    if (mf_expert_layer_is_even(map, moe, MF_EXPERT_PART_ALIGN, &first)) {
+        for (uint32_t p = 0; p < map->n_parts; p++)
+            ready->part_at[p] = slot_at + (ready->part_at[p] - whole.first);
+        pieces[0] = (mf_upload){{slots, slot_at}, from + whole.first, whole.end - whole.first};
+        return 1;
+    }
+    (void)mf_expert_lay_parts(map, moe, part_at);
+    for (uint32_t p = 0; p < map->n_parts; p++) {
+        const mf_upload piece = {{slots, slot_at + part_at[p]},
+                                 from + ready->part_at[p],
+                                 mf_expert_part_bytes(&parts[p], expert)};
+        ready->part_at[p] = slot_at + part_at[p];
+        n = piece.n_bytes != 0 ? add_piece(pieces, n, &piece) : n;
+    }
+    return n;
+}
+
+mf_status mf_lend(mf_runner *r, uint32_t layer, uint32_t n, mf_error *error)
+{
+    mf_lending *l = &r->lending;
+    mf_upload pieces[MF_MAX_EXPERT_PARTS];
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t slot = (l->next_slot + i) % l->n_slots;
+        mf_expert_ready *ready = &r->moe.ready[i];
+        MF_TRY(r->backend->ops->wait_for(r->backend, l->used[slot], error));
+        const uint32_t n_pieces = lay(r, r->h.moe_index[layer], r->moe.wanted[ready->index],
+                                      slot * l->slot_bytes, ready, pieces);
+        l->used[slot] = mf_backend_upload_ahead(r->backend, pieces, n_pieces);
+    }
+    return MF_OK;
+}
+
+/* Waits for what was lent last. */
+static mf_status release(mf_runner *r, mf_expert_fetch *fetch, mf_error *error)
+{
+    mf_lending *l = &r->lending;
+    const mf_stage before = mf_profile_enter(r->profile, MF_STAGE_COPYING);
+    const mf_status status = r->backend->ops->wait_for(r->backend, l->sent, error);
+    (void)mf_profile_enter(r->profile, before);
+    for (uint32_t i = 0; i < l->n_at_hand; i++)
+        mf_expert_fetch_release(fetch, l->at_hand[i], 0);
+    l->n_at_hand = 0;
+    return status;
+}
+
+mf_status mf_lend_used(mf_runner *r, mf_expert_fetch *fetch, uint32_t n, mf_error *error)
+{
+    mf_lending *l = &r->lending;
+    const mf_ticket ticket = r->backend->ops->mark(r->backend);
+    const mf_status status = release(r, fetch, error);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t slot = (l->next_slot + i) % l->n_slots;
+        l->sent = l->used[slot];
+        l->used[slot] = ticket;
+        l->at_hand[i] = r->moe.ready[i].index;
+    }
+    l->n_at_hand = n;
+    l->next_slot = (l->next_slot + n) % l->n_slots;
+    return status;
+}
+
+mf_status mf_lend_end(mf_runner *r, mf_expert_fetch *fetch, mf_error *error)
+{
+    return r->lending.is_at_hand ? release(r, fetch, error) : MF_OK;
+}
+
+void mf_lend_close(mf_runner *r)
+{
+    mf_lending *l = &r->lending;
+    if (l->shapes != NULL)
+        mf_free(&r->allocator, l->shapes, shapes_bytes(r));
+    if (l->used != NULL)
+        mf_free(&r->allocator, l->used, l->n_slots * sizeof *l->used);
+    if (l->at_hand != NULL)
+        mf_free(&r->allocator, l->at_hand, l->n_slots * sizeof *l->at_hand);
+}
