@@ -116,8 +116,8 @@ typedef struct mf_backend_ops {
     mf_ticket (*upload)(mf_backend *be, mf_span dest, const void *src, uint64_t n_bytes);
     /* Or NULL. From now on bytes are uploaded from this memory of the process's as from a buffer's,
      * as far as the device can: n_bytes at an address aligned to 4096, in whole units of
-     * unit_bytes, which lie together. It may be all taken at once, and stays until the backend is
-     * destroyed. */
+     * unit_bytes, which lie together. It stays until the backend is destroyed, and is not given
+     * back to the system. */
     void (*reach)(mf_backend *be, void *memory, uint64_t n_bytes, uint64_t unit_bytes);
     /* See above; NULL: there is nothing to gain (mf_backend_upload_ahead). n is not 0. */
     mf_ticket (*upload_ahead)(mf_backend *be, const mf_upload *uploads, uint32_t n);

@@ -96,6 +96,15 @@ typedef struct mf_vk_request {
     unsigned char *given; /* of MF_VK_ON_HOST, aligned to 4096: memory that there is; or NULL */
 } mf_vk_request;
 
+/* Memory of the process's that is uploaded from, in buffers of each_bytes. */
+#define MF_VK_MAX_REACHED 256
+typedef struct mf_vk_reached {
+    unsigned char *base;
+    uint64_t n_bytes, each_bytes; /* 0: there is none */
+    mf_buffer buffers[MF_VK_MAX_REACHED];
+    bool is_tried[MF_VK_MAX_REACHED];
+} mf_vk_reached;
+
 /* Whether MF_VK_SHARED is memory of the device's own. */
 bool mf_vk_shares_memory(const mf_vk_device *d);
 /* A device's buffer that is larger than an allocation may be. */
@@ -114,7 +123,8 @@ mf_status mf_vk_buffer_create(mf_vk_backend *be, const mf_vk_request *r, mf_buff
 void mf_vk_buffer_drop(mf_vk_backend *be, mf_buffer buffer);
 /* See mf_backend_ops.reach. */
 void mf_vk_reach(mf_vk_backend *be, unsigned char *memory, uint64_t n_bytes, uint64_t unit_bytes);
-/* The buffer of MF_USE_HOST or MF_USE_STAGING that the host's bytes lie in, and where; id 0: none.
+/* The buffer of MF_USE_HOST or MF_USE_STAGING, or of reached memory, that the host's bytes lie in,
+ * and where; id 0: none.
  */
 mf_span mf_vk_span_of_host(mf_vk_backend *be, const void *bytes, uint64_t n_bytes);
 uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out);
@@ -490,6 +500,7 @@ struct mf_vk_backend {
     pthread_mutex_t lock; /* of all that follows; of one thread several times */
     bool is_held;         /* by whoever called hold */
     mf_vk_block blocks[MF_VK_MAX_BLOCKS];
+    mf_vk_reached reached;
     mf_vk_memory buffers[MF_VK_MAX_IDS]; /* id - 1 */
     uint32_t n_buffers;                  /* ids that were ever used, without the backend's own */
     uint32_t n_freed;                    /* buffers that go once work is done */

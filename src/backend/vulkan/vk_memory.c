@@ -390,31 +390,48 @@ void mf_vk_buffer_drop(mf_vk_backend *be, mf_buffer buffer)
     *m = (mf_vk_memory){0};
 }
 
-/* Of memory that is reached, a buffer has so many bytes, or more where that would be too many. */
+/* A buffer of it has so many bytes, or more where that would be too many of them. */
 #define REACHED_BYTES ((uint64_t)256 << 20)
-#define REACHED_MOST 256
 
 void mf_vk_reach(mf_vk_backend *be, unsigned char *memory, uint64_t n_bytes, uint64_t unit_bytes)
 {
     uint64_t n_units = REACHED_BYTES / unit_bytes + 1;
-    const uint64_t least = n_bytes / unit_bytes / REACHED_MOST + 1;
+    const uint64_t least = n_bytes / unit_bytes / MF_VK_MAX_REACHED + 1;
     n_units = n_units < least ? least : n_units;
-    for (uint64_t at = 0, n; at < n_bytes && is_imported(be, MF_VK_ON_HOST); at += n) {
-        n = n_bytes - at < n_units * unit_bytes ? n_bytes - at : n_units * unit_bytes;
-        const mf_vk_request request = {.n_bytes = n,
-                                       .place = MF_VK_ON_HOST,
-                                       .use = MF_USE_STAGING,
-                                       .what = "memory that is uploaded from",
-                                       .given = memory + at};
-        mf_buffer buffer; /* without it, bytes go another way */
-        if (mf_vk_buffer_create(be, &request, &buffer, NULL) != MF_OK)
-            return;
-    }
+    if (is_imported(be, MF_VK_ON_HOST))
+        be->reached = (mf_vk_reached){memory, n_bytes, n_units * unit_bytes, {{0}}, {false}};
+}
+
+/* The buffer of reached memory from `at` on, made when it is asked for first: the driver takes hold
+ * of its pages, which by then have been written to. id 0: the driver would not. */
+static mf_buffer reached_buffer(mf_vk_backend *be, uint64_t at)
+{
+    mf_vk_reached *r = &be->reached;
+    const uint64_t i = at / r->each_bytes, from = i * r->each_bytes, left = r->n_bytes - from;
+    const mf_vk_request request = {.n_bytes = left < r->each_bytes ? left : r->each_bytes,
+                                   .place = MF_VK_ON_HOST,
+                                   .use = MF_USE_STAGING,
+                                   .what = "memory that is uploaded from",
+                                   .given = r->base + from};
+    if (!r->is_tried[i] && mf_vk_buffer_create(be, &request, &r->buffers[i], NULL) != MF_OK)
+        r->buffers[i] = (mf_buffer){0};
+    r->is_tried[i] = true;
+    return r->buffers[i];
+}
+
+static mf_span span_of_reached(mf_vk_backend *be, uint64_t at, uint64_t n_bytes)
+{
+    const uint64_t offset = at % be->reached.each_bytes;
+    if (n_bytes > be->reached.each_bytes - offset || n_bytes > be->reached.n_bytes - at)
+        return (mf_span){{0}, 0};
+    return (mf_span){reached_buffer(be, at), offset};
 }
 
 mf_span mf_vk_span_of_host(mf_vk_backend *be, const void *bytes, uint64_t n_bytes)
 {
-    const uintptr_t at = (uintptr_t)bytes;
+    const uintptr_t at = (uintptr_t)bytes, reached = (uintptr_t)be->reached.base;
+    if (at >= reached && at - reached < be->reached.n_bytes)
+        return span_of_reached(be, at - reached, n_bytes);
     for (uint32_t i = 0; i < be->n_buffers; i++) {
         const mf_vk_memory *m = &be->buffers[i];
         const uintptr_t host = (uintptr_t)m->host;

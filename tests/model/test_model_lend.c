@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Experts that the CPU multiplies, and that are lent to the dense layers' device for long runs
+ * (src/forward/lend.c, expert_device "hybrid"). A long run has the bits that it has where the
+ * device multiplies all experts, whatever its chunks, the cache of experts, and what is evaluated
+ * beside it; a token after it those of an engine whose experts the CPU multiplies, from the same
+ * state on. Skipped where there is no device.
+ */
+#include "backend/vulkan_open.h"
+#include "golden.h"
+#include "session/engine.h"
+
+#include <stdlib.h>
+
+enum { N_LONG = 140, N_AFTER = 4, N_CONTEXT = 192 };
+
+/* Experts of the least cache are lent a few at a time. */
+typedef struct variant {
+    const char *experts;
+    uint32_t n_chunk;
+    uint64_t cache_bytes;
+} variant;
+
+static mf_engine *open_engine(const golden_case *c, const variant *v)
+{
+    mf_engine_options options = golden_options(c);
+    options.device = vulkan_test_device();
+    options.expert_device = v->experts;
+    options.n_threads = 2;
+    options.n_sessions = 3;
+    options.n_context_tokens = N_CONTEXT;
+    options.n_chunk_tokens = v->n_chunk;
+    options.expert_cache_bytes = v->cache_bytes;
+    return golden_open(c, &options);
+}
+
+static mf_session *make_session(mf_engine *engine)
+{
+    mf_session *session = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    return session;
+}
+
+/* A text of N_LONG + N_AFTER tokens. */
+static void make_tokens(const golden *g, int32_t *tokens)
+{
+    for (uint32_t i = 0; i < N_LONG + N_AFTER; i++)
+        tokens[i] = g->tokens[(i * 7 + i / g->n_tokens) % g->n_tokens];
+}
+
+/* Logits at the end of a long run; and those of the tokens after it, one by one, from the state
+ * `from` (NULL: where the run ended), which is put to *kept if that is not NULL. */
+typedef struct results {
+    float *of_run, *after;
+} results;
+
+static results make_results(uint32_t n_vocab)
+{
+    results r = {calloc(n_vocab, sizeof *r.of_run),
+                 calloc((size_t)N_AFTER * n_vocab, sizeof *r.after)};
+    REQUIRE(r.of_run != NULL && r.after != NULL);
+    return r;
+}
+
+static void free_results(results *r)
+{
+    free(r->of_run);
+    free(r->after);
+}
+
+static void eval_after(mf_session *session, const int32_t *tokens, uint32_t n_vocab, results *out)
+{
+    mf_error error = {0};
+    for (uint32_t i = 0; i < N_AFTER; i++) {
+        REQUIRE_OK(mf_session_eval(session, tokens + N_LONG + i, 1, &error), &error);
+        memcpy(out->after + (size_t)i * n_vocab, mf_session_logits(session),
+               n_vocab * sizeof *out->after);
+    }
+}
+
+static results eval_all(mf_session *session, const int32_t *tokens, uint32_t n_vocab)
+{
+    mf_error error = {0};
+    results r = make_results(n_vocab);
+    REQUIRE_OK(mf_session_eval(session, tokens, N_LONG, &error), &error);
+    memcpy(r.of_run, mf_session_logits(session), n_vocab * sizeof *r.of_run);
+    eval_after(session, tokens, n_vocab, &r);
+    return r;
+}
+
+/* The state after the long run goes from one engine to another. */
+static void hand_over(mf_engine *from, mf_session *to, const int32_t *tokens)
+{
+    mf_error error = {0};
+    mf_session *session = make_session(from);
+    REQUIRE_OK(mf_session_eval(session, tokens, N_LONG, &error), &error);
+    const size_t n_bytes = (size_t)mf_snapshot_bytes(session);
+    unsigned char *bytes = malloc(n_bytes);
+    REQUIRE(bytes != NULL);
+    REQUIRE_OK(mf_snapshot_save(session, bytes, n_bytes, &error), &error);
+    REQUIRE_OK(mf_snapshot_load(to, bytes, n_bytes, &error), &error);
+    free(bytes);
+    mf_session_free(&session);
+}
+
+/* What the two devices make of it by themselves. */
+static results expected(const golden_case *c, const int32_t *tokens, uint32_t n_vocab)
+{
+    const variant there = {NULL, N_LONG, MF_EXPERT_CACHE_AUTO};
+    const variant here = {"cpu", N_LONG, MF_EXPERT_CACHE_AUTO};
+    mf_engine *device = open_engine(c, &there), *cpu = open_engine(c, &here);
+    mf_session *session = make_session(device);
+    results r = eval_all(session, tokens, n_vocab);
+    mf_session_free(&session);
+    session = make_session(cpu);
+    hand_over(device, session, tokens);
+    results after = make_results(n_vocab);
+    eval_after(session, tokens, n_vocab, &after);
+    CHECK(memcmp(r.after, after.after, n_vocab * sizeof *r.after) != 0);
+    memcpy(r.after, after.after, (size_t)N_AFTER * n_vocab * sizeof *r.after);
+    free_results(&after);
+    mf_session_free(&session);
+    mf_engine_close(&device);
+    mf_engine_close(&cpu);
+    return r;
+}
+
+static void check_same(const results *got, const results *want, uint32_t n_vocab)
+{
+    CHECK_BYTES(got->of_run, want->of_run, n_vocab * sizeof *got->of_run);
+    CHECK_BYTES(got->after, want->after, (size_t)N_AFTER * n_vocab * sizeof *got->after);
+}
+
+/* A long run beside a session that decodes: each step has rows of both. */
+static void check_beside(mf_engine *engine, const int32_t *tokens, uint32_t n_vocab,
+                         const results *want)
+{
+    mf_error error = {0};
+    mf_session *run = make_session(engine), *other = make_session(engine);
+    results r = make_results(n_vocab);
+    uint32_t n_steps = 0;
+    REQUIRE_OK(mf_session_eval(other, tokens, N_LONG, &error), &error);
+    for (size_t done = 0; done < N_LONG; n_steps++) {
+        mf_step_item items[] = {{.struct_bytes = sizeof *items,
+                                 .session = run,
+                                 .tokens = tokens + done,
+                                 .n_tokens = N_LONG - done},
+                                {.struct_bytes = sizeof *items,
+                                 .session = other,
+                                 .tokens = tokens + N_LONG + n_steps,
+                                 .n_tokens = n_steps < N_AFTER ? 1 : 0}};
+        REQUIRE_OK(mf_engine_step(engine, items, 2, &error), &error);
+        REQUIRE(items[0].status == MF_OK && items[1].status == MF_OK && items[0].n_done != 0);
+        done += items[0].n_done;
+        if (n_steps < N_AFTER)
+            memcpy(r.after + (size_t)n_steps * n_vocab, mf_session_logits(other),
+                   n_vocab * sizeof *r.after);
+    }
+    CHECK(n_steps >= N_AFTER);
+    memcpy(r.of_run, mf_session_logits(run), n_vocab * sizeof *r.of_run);
+    check_same(&r, want, n_vocab);
+    free_results(&r);
+    mf_session_free(&run);
+    mf_session_free(&other);
+}
+
+/* A pass that ends in the middle, and the next one. */
+static void check_cancelled(mf_engine *engine, const int32_t *tokens, uint32_t n_vocab,
+                            const results *want)
+{
+    mf_error error = {0};
+    mf_session *session = make_session(engine);
+    golden_stopper s = {.at = 2};
+    mf_session_set_progress(session, golden_stop, &s);
+    CHECK_STATUS(mf_session_eval(session, tokens, N_LONG, &error), MF_ERR_CANCELLED);
+    mf_session_set_progress(session, NULL, NULL);
+    results r = eval_all(session, tokens, n_vocab);
+    check_same(&r, want, n_vocab);
+    free_results(&r);
+    mf_session_free(&session);
+}
+
+/* Small chunks: there are steps of both kinds of rows. Few slots: experts are lent as they come. */
+static void check_case(const char *name)
+{
+    static const variant variants[] = {{"hybrid", 33, MF_EXPERT_CACHE_AUTO}, {"hybrid", 48, 0}};
+    const golden_case *c = golden_case_find(name);
+    int32_t tokens[N_LONG + N_AFTER];
+    golden g;
+    golden_read(c, &g);
+    make_tokens(&g, tokens);
+    results want = expected(c, tokens, g.n_vocab);
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        mf_engine *engine = open_engine(c, &variants[i]);
+        CHECK(engine->runner.lending.is_on);
+        if (i == 0)
+            check_beside(engine, tokens, g.n_vocab, &want);
+        else
+            check_cancelled(engine, tokens, g.n_vocab, &want);
+        mf_engine_close(&engine);
+    }
+    free_results(&want);
+    golden_free(&g);
+}
+
+static void check_refused(const char *name)
+{
+    const golden_case *c = golden_case_find(name);
+    mf_engine_options options = golden_options(c);
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    options.device = vulkan_test_device();
+    options.expert_device = "hybrid";
+    options.n_draft_tokens = 1;
+    CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error),
+                 MF_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(error.message, "n_draft_tokens");
+    options.n_draft_tokens = 0;
+    options.device = "hybrid";
+    CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "device 'hybrid' is not known");
+}
+
+int main(void)
+{
+    static const char *const names[] = {"mlx_4bit", "k2_fp8", "gpt_oss_mxfp4"};
+    if (!vulkan_is_there())
+        return TEST_SKIPPED;
+    for (size_t i = 0; i < (vulkan_is_short() ? 1 : sizeof names / sizeof *names); i++)
+        check_case(names[i]);
+    check_refused("mlx_4bit");
+    return test_result();
+}
