@@ -164,7 +164,11 @@ typedef struct mf_engine_options {
      * it. "auto": a discrete GPU that has what is needed and memory for the model's dense part,
      * else the CPU. Read by the call alone. */
     const char *device;
-    /* Where experts are kept and multiplied; NULL or "auto": the same device. */
+    /* Where experts are kept and multiplied; NULL or "auto": the same device. "hybrid": kept in the
+     * process's memory, and multiplied by the CPU, but those of long runs (128 tokens and more that
+     * come in one call) by `device`, to which they are sent each time; what a row's bits depend on
+     * is then its own run. The memory is not given back while the engine is open. Not with
+     * n_draft_tokens (MF_ERR_UNSUPPORTED); the same as "cpu" where `device` is the CPU. */
     const char *expert_device;
     /* A promise, of each GPU in use: what is taken of its memory, driver's own needs not counted;
      * 0: most of what is free there. (Where that memory is the process's, ram_bytes holds too.)
