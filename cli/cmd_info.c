@@ -113,7 +113,7 @@ static void print_memory(const mf_model_info *info)
     row_size("scratch", info->scratch_bytes);
     printf("%-22s %s", "device", info->device);
     if (strcmp(info->device, info->expert_device) != 0)
-        printf(", experts on %s", info->expert_device);
+        printf(", experts on %s", mf_cli_expert_device(info->expert_device));
     if (info->device_why[0] != '\0')
         printf(" (auto: %s)", info->device_why);
     printf("\n");

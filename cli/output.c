@@ -137,3 +137,8 @@ int mf_cli_end_trace(mf_engine *engine, const char *trace, int exit_code)
     const int failed = mf_cli_fail(status, &error);
     return exit_code == MF_EXIT_OK ? failed : exit_code;
 }
+
+const char *mf_cli_expert_device(const char *name)
+{
+    return strcmp(name, "hybrid") == 0 ? "cpu, a prompt's on the device" : name;
+}

@@ -185,7 +185,7 @@ static void print_device(FILE *out, const mf_cli_run_stats *stats, uint64_t take
     char taken[MF_CLI_SIZE_CHARS], most[MF_CLI_SIZE_CHARS];
     fprintf(out, "%-20s %14s", "device", stats->device);
     if (strcmp(stats->device, stats->expert_device) != 0)
-        fprintf(out, ", experts on %s", stats->expert_device);
+        fprintf(out, ", experts on %s", mf_cli_expert_device(stats->expert_device));
     if (taken_bytes > 0)
         fprintf(out, ", %s taken", mf_cli_size(taken, (double)taken_bytes));
     if (stats->device_bytes > 0)

@@ -31,6 +31,7 @@ mf_status mf_engine_devices_find(mf_engine_devices *d, mf_engine_options *o, mf_
                              .precision = o->precision};
     const char *dense = o->device == NULL || d->is_auto ? "cpu" : o->device;
     MF_TRY(mf_device_find("device", dense, o->device_bytes, &d->dense, error));
+    MF_TRY(mf_backend_check_expert_device(o->expert_device, error));
     const char *experts = d->is_hybrid ? mf_backend_device(o->expert_device) : o->expert_device;
     if (experts != NULL && !is_auto(experts))
         MF_TRY(mf_device_find("expert_device", experts, o->device_bytes, &d->experts, error));

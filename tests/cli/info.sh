@@ -125,7 +125,7 @@ expect_glob "$out" "*device*cpu*"
 run info "$model" --device abacus
 expect_error "*device 'abacus' is not known; there are: auto, cpu*"
 run info "$model" --expert-device abacus
-expect_error "*expert_device 'abacus' is not known; there are: auto, cpu*"
+expect_error "*expert_device 'abacus' is not known; there are: auto, cpu, hybrid, *"
 run info "$model" --precision f16
 expect_usage_error "*--precision: 'f16' is not auto, f32 or mixed"
 run info "$model" --precision mixed --no-shader-cache
