@@ -37,6 +37,21 @@ fi
 run run "$model" --raw -p hi --expert-device vulkan:15
 expect_error "expert_device 'vulkan:15'*there are: auto, cpu*"
 
+run run "$model" --raw -p hi --expert-device hybird
+expect_error "expert_device 'hybird' is not known; there are: auto, cpu, hybrid, vulkan, vulkan:N"
+
+# experts on the CPU, those of long runs on the device; where that is the CPU, all on it
+run info "$model" --device cpu --expert-device hybrid --json
+expect_code 0
+expect_glob "$out" '*"device": "cpu", "expert_device": "cpu"*'
+if [ "$n" -gt 0 ]; then
+    run info "$model" --device vulkan --expert-device hybrid --json
+    expect_code 0
+    expect_glob "$out" '*"device": "vulkan:0", "expert_device": "hybrid"*'
+    run info "$model" --device vulkan --expert-device hybrid
+    expect_glob "$out" "*device  * vulkan:0, experts on cpu, a prompt's on the device*"
+fi
+
 # the environment names the default, the option comes first
 MOEFLUX_DEVICE=abacus
 run info "$model"
