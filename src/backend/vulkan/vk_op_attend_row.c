@@ -14,6 +14,8 @@
 #define AHEAD 2u
 #define ROW_STEP 2u /* of a team's rows: a multiple of AHEAD */
 #define MOST_QUERIES 4u
+/* Blocks with heads that share keys: one a workgroup, or a few one after the other. */
+#define MOST_TURNS (4 * MF_VK_ONE_GROUPS)
 #define LOG2_E 1.44269504f
 
 static bool has_gate(const mf_attend_row_params *p)
@@ -68,11 +70,17 @@ static bool has_steps(const mf_attend_row_params *p)
            out->after.kind == MF_OUTPUT_ADDED;
 }
 
+uint32_t mf_vk_attend_row_blocks(const mf_op *attend)
+{
+    return mf_vk_one_blocks(attend, MOST_TURNS);
+}
+
 static bool attend_row_supports(const mf_vk_backend *be, const mf_op *op)
 {
     const mf_attend_row_params *p = &op->u.attend_row;
     return be->device.n_resident != 0 && op->n_rows == 1 && has_steps(p) && has_sizes(p) &&
-           has_forms(p) && mf_vk_one_supports(be, p->attend);
+           has_forms(p) && mf_vk_one_supports(be, p->attend) &&
+           mf_vk_attend_row_blocks(p->attend) != 0;
 }
 
 static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_attend_row_params *p,
@@ -116,7 +124,7 @@ static mf_status attend_row_reserve(mf_vk_backend *be, const mf_op *op, mf_error
     const mf_attend_row_params *p = &op->u.attend_row;
     const mf_attention_params *a = &p->attend->u.attention;
     const uint64_t n_of_blocks =
-        (uint64_t)mf_vk_one_blocks(p->attend) * a->n_heads * (a->head_dim + 2);
+        (uint64_t)mf_vk_attend_row_blocks(p->attend) * a->n_heads * (a->head_dim + 2);
     const uint64_t n_values =
         mf_vk_in_rows(&p->in->u.matmul) + (uint64_t)a->n_heads * a->head_dim + n_of_blocks;
     for (uint32_t n = 1; n <= MOST_QUERIES && n <= a->n_heads / a->n_kv_heads; n *= 2) {
@@ -178,7 +186,7 @@ static void attend_row_record(mf_vk_backend *be, const mf_op *op)
     const mf_attend_row_params *p = &op->u.attend_row;
     attend_push push = {0};
     mf_vk_one one;
-    if (!mf_vk_one_of(be, p->attend, &one) || !put_push(be, p, &push)) {
+    if (!mf_vk_one_of(be, p->attend, MOST_TURNS, &one) || !put_push(be, p, &push)) {
         record_each(be, p);
         return;
     }

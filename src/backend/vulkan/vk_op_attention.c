@@ -19,11 +19,9 @@
 #define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
 #define SPLIT_BLOCKS 64u                /* of the longest operation, in as many bytes or less */
 #define LOG2_E 1.44269504f
-/* Of attention_one.comp: heads of a workgroup, up to; workgroups that a large device has at once.
- */
+/* Of attention_one.comp: heads of a workgroup, up to. */
 #define ONE_QUERIES 4u
 #define ONE_DIM 256u
-#define ONE_GROUPS 132u
 #define CHUNK (UINT32_C(1) << 31) /* the bit of a window that says what it is */
 /* Of attention_units.comp. */
 #define UNITS_QUERIES 64u
@@ -616,7 +614,7 @@ static uint32_t one_queries(const mf_vk_attention *a, uint32_t n_blocks)
 {
     uint32_t n = 1;
     while (2 * n <= ONE_QUERIES && 2 * n <= per_key_head(a) &&
-           one_groups(a, n_blocks, n) > ONE_GROUPS)
+           one_groups(a, n_blocks, n) > MF_VK_ONE_GROUPS)
         n *= 2;
     return n;
 }
@@ -678,35 +676,36 @@ static bool can_split(const mf_vk_backend *be, const mf_vk_attention *a, uint32_
 
 /* attention_one.comp reads keys as often as there are workgroups for them: not where they are many.
  */
-static bool takes_one(const mf_vk_backend *be, const mf_vk_attention *a, mf_vk_one *out)
+static bool takes_one(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t most_groups,
+                      mf_vk_one *out)
 {
     const survey s = survey_runs(be, a);
     const uint32_t n_queries = one_queries(a, s.n_blocks);
     run r;
     if (a->op->n_rows != 1 || be->batches.n_sequences != 1 || s.n_blocks == 0 ||
-        !has_one_kernel(be, a) || one_groups(a, s.n_blocks, n_queries) > ONE_GROUPS ||
-        !is_aligned(be, a) || !can_split(be, a, s.n_blocks) || !run_of(be, a, 0, &r))
+        !has_one_kernel(be, a) || one_groups(a, s.n_blocks, n_queries) > most_groups ||
+        !is_aligned(be, a) || !run_of(be, a, 0, &r))
         return false;
     *out = (mf_vk_one){r.pages, r.position, a->window, s.first_block, s.n_blocks, n_queries};
     return true;
 }
 
-bool mf_vk_one_of(const mf_vk_backend *be, const mf_op *op, mf_vk_one *out)
+bool mf_vk_one_of(const mf_vk_backend *be, const mf_op *op, uint32_t most_groups, mf_vk_one *out)
 {
     const mf_vk_attention a = of_op(be, op);
-    return takes_one(be, &a, out);
+    return takes_one(be, &a, most_groups, out);
 }
 
 bool mf_vk_one_supports(const mf_vk_backend *be, const mf_op *op)
 {
     const mf_vk_attention a = of_op(be, op);
-    return op->n_rows == 1 && has_one_kernel(be, &a) && mf_vk_one_blocks(op) != 0;
+    return op->n_rows == 1 && has_one_kernel(be, &a);
 }
 
-uint32_t mf_vk_one_blocks(const mf_op *op)
+uint32_t mf_vk_one_blocks(const mf_op *op, uint32_t most_groups)
 {
     const mf_vk_attention a = of_attention(op);
-    return ONE_GROUPS / one_groups(&a, 1, one_queries(&a, UINT16_MAX));
+    return most_groups / one_groups(&a, 1, one_queries(&a, UINT16_MAX));
 }
 
 /* Whether that was all that is to be done. */
@@ -742,7 +741,7 @@ static void record(mf_vk_backend *be, const mf_op *op)
         return;
     }
     mf_vk_one one;
-    if (takes_one(be, &a, &one)) {
+    if (takes_one(be, &a, MF_VK_ONE_GROUPS, &one) && can_split(be, &a, one.n_blocks)) {
         mf_vk_attention_append(be, &a);
         attend_one(be, &a, &one);
         return;

@@ -226,7 +226,8 @@ void weigh_values(Turn t, uint id, out float sums[QUERIES])
             sums[i] = fma(left(AT_POWERS * 4 + i * BLOCK + t.fresh), fresh_v, sums[i]);
 }
 
-void attend(Attend m, Turn t, uint id)
+// What a block gives for the turn's heads: its values so weighted, and the maximum.
+void attend(Attend m, Turn t, uint id, out float sums[QUERIES], out float most[QUERIES])
 {
     const uint query = id / BLOCK, key = id % BLOCK;
     make_heads(m, t, id);
@@ -237,7 +238,6 @@ void attend(Attend m, Turn t, uint id)
     if (query < QUERIES)
         leave(AT_POWERS * 4 + id, x);
     barrier();
-    float most[QUERIES], sums[QUERIES];
     [[unroll]] for (uint i = 0; i < QUERIES; i++)
         most[i] = most_of(i);
     barrier();
@@ -246,6 +246,10 @@ void attend(Attend m, Turn t, uint id)
             leave(AT_POWERS * 4 + id, x > NOTHING ? exp2(x - most[i]) : 0.0);
     barrier();
     weigh_values(t, id, sums);
+}
+
+void put_block(Attend m, Turn t, uint id, float sums[QUERIES], float most[QUERIES])
+{
     [[unroll]] for (uint i = 0; i < QUERIES; i++) {
         const uint head = t.key_head * PER_KEY + t.first_query + i;
         const uint at = BLOCKS + (head * m.n_blocks + t.block) * BLOCK_VALUES;
@@ -262,11 +266,14 @@ void attend(Attend m, Turn t, uint id)
 // Of the workgroup's turns the first one's keys and values are on their way.
 void attend_all(Attend m, uint id)
 {
-    [[dont_unroll]] for (uint i = gl_WorkGroupID.x; i < n_turns(m); i += gl_NumWorkGroups.x) {
+    const uint G = gl_NumWorkGroups.x;
+    [[dont_unroll]] for (uint i = gl_WorkGroupID.x; i < n_turns(m); i += G) {
         const Turn t = turn_of(m, i);
-        if (i != gl_WorkGroupID.x)
-            load_block(t, id);
-        attend(m, t, id);
+        float sums[QUERIES], most[QUERIES];
+        attend(m, t, id, sums, most);
+        if (i + G < n_turns(m))
+            load_block(turn_of(m, i + G), id);
+        put_block(m, t, id, sums, most);
         barrier();
     }
 }
