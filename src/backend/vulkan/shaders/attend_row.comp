@@ -36,6 +36,19 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Att
     float scale; // and log2(e)
 };
 
+// The same in registers, so that nobody waits for it again.
+struct Row {
+    uint64_t pages, k_offset, v_offset, query_norm, key_norm, cosine, sine;
+    uint position, window, first_block, n_blocks, n_rot;
+    float scale;
+};
+
+Row row_of(Attend m)
+{
+    return Row(m.pages, m.k_offset, m.v_offset, m.query_norm, m.key_norm, m.cosine, m.sine, m.position, m.window,
+               m.first_block, m.n_blocks, m.n_rot, m.scale);
+}
+
 layout(push_constant, scalar) uniform Push {
     Floats x;
     Floats norm;
@@ -101,15 +114,15 @@ struct Turn {
     uint key_head, first_query; // of those of the key head
     uint block;                 // from first_block on
     uint base, fresh;           // its first position; where the row's own is in it, if it is one of BLOCK
-    uint64_t k[2], v[2];        // its pages, from the key head on
+    uint64_t pages[2];
 };
 
-uint n_turns(Attend m)
+uint n_turns(Row m)
 {
     return m.n_blocks * N_KEYS * GROUPS;
 }
 
-Turn turn_of(Attend m, uint i)
+Turn turn_of(Row m, uint i)
 {
     Turn t;
     t.first_query = i % GROUPS * QUERIES;
@@ -117,23 +130,36 @@ Turn turn_of(Attend m, uint i)
     t.block = i / (GROUPS * N_KEYS);
     t.base = (m.first_block + t.block) * BLOCK;
     t.fresh = m.position - t.base;
-    const uint head_at = t.key_head * (HEAD * BYTES);
-    const uint64_t first = Addresses(m.pages).v[t.base / PAGE];
-    const uint64_t last = t.fresh < PAGE ? first : Addresses(m.pages).v[t.base / PAGE + 1];
-    t.k = uint64_t[2](first + m.k_offset + head_at, last + m.k_offset + head_at);
-    t.v = uint64_t[2](first + m.v_offset + head_at, last + m.v_offset + head_at);
+    t.pages[0] = Addresses(m.pages).v[t.base / PAGE];
+    t.pages[1] = Addresses(m.pages).v[(t.base + min(t.fresh, BLOCK - 1)) / PAGE];
     return t;
 }
 
-void load_block(Turn t, uint id)
+const uint COLUMNS = HEAD / HEAD_LANES;                  // of a lane
+const uint KEY_SLOT = QUERIES, VALUE_SLOT = QUERIES + 1; // behind queries
+float head_weight[COLUMNS], cosine[COLUMNS], sine[COLUMNS];
+
+// What makes heads of a lane's columns.
+void load_steps(Row m, uint id)
 {
-    const uint limit = min(t.fresh, BLOCK);
-    load_keys(t.k[0], t.k[1], limit, id);
-    load_values(t.v[0], t.v[1], id / HEAD * N_VALUES, limit, id % HEAD);
+    const uint n_half = m.n_rot / 2;
+    const uint64_t weights = id / HEAD_LANES == KEY_SLOT ? m.key_norm : m.query_norm;
+    [[unroll]] for (uint k = 0; k < COLUMNS; k++) {
+        const uint col = id % HEAD_LANES + k * HEAD_LANES, pair = col < n_half ? col : col - n_half;
+        head_weight[k] = Floats(weights).v[col];
+        if (col < m.n_rot) {
+            cosine[k] = Floats(m.cosine).v[pair];
+            sine[k] = Floats(m.sine).v[pair];
+        }
+    }
 }
 
-const uint COLUMNS = HEAD / HEAD_LANES; // of a lane
-const uint KEY_SLOT = QUERIES, VALUE_SLOT = QUERIES + 1; // behind queries
+void load_block(Row m, Turn t, uint id)
+{
+    const uint64_t k = m.k_offset + t.key_head * (HEAD * BYTES), v = m.v_offset + t.key_head * (HEAD * BYTES);
+    load_keys(t.pages[0] + k, t.pages[1] + k, id);
+    load_values(t.pages[0] + v, t.pages[1] + v, id / HEAD * N_VALUES, min(t.fresh, BLOCK), id % HEAD);
+}
 
 // A lane's columns of the head of a slot: as they come, or of none zeros.
 void take_columns(uint first, bool is_head, uint lane, out float y[COLUMNS])
@@ -154,26 +180,20 @@ void take_columns(uint first, bool is_head, uint lane, out float y[COLUMNS])
 
 // Heads that the turn needs go to shared memory, normed and rotated; whoever is the first of a key head puts the row
 // into the cache.
-void make_heads(Attend m, Turn t, uint id)
+void make_heads(Row m, Turn t, uint id)
 {
     const uint slot = id / HEAD_LANES, lane = id % HEAD_LANES, n_half = m.n_rot / 2;
     const bool is_key = slot == KEY_SLOT, is_value = slot == VALUE_SLOT, is_query = slot < QUERIES;
     const uint query = t.key_head * PER_KEY + t.first_query + slot;
     const uint first = is_query ? query * HEAD : (is_key ? AT_1 : AT_2) + t.key_head * HEAD;
     const bool is_head = is_query || ((is_key || is_value) && t.fresh < BLOCK);
-    float y[COLUMNS], weight[COLUMNS], cosine[COLUMNS], sine[COLUMNS], sum = 0.0;
-    [[unroll]] for (uint k = 0; k < COLUMNS; k++) {
-        const uint col = lane + k * HEAD_LANES, pair = col < n_half ? col : col - n_half;
-        weight[k] = Floats(is_key ? m.key_norm : m.query_norm).v[col];
-        cosine[k] = col < m.n_rot ? Floats(m.cosine).v[pair] : 1.0;
-        sine[k] = col < m.n_rot ? Floats(m.sine).v[pair] : 0.0;
-    }
+    float y[COLUMNS], sum = 0.0;
     take_columns(first, is_head, lane, y);
     [[unroll]] for (uint k = 0; k < COLUMNS; k++)
         sum = add_square(sum, y[k]);
     const float scale = norm_scale(sum_of_head(sum, id), HEAD, uintBitsToFloat(HEAD_EPS));
     [[unroll]] for (uint k = 0; k < COLUMNS; k++) {
-        y[k] = is_value ? y[k] : normed_column(y[k], scale, weight[k]);
+        y[k] = is_value ? y[k] : normed_column(y[k], scale, head_weight[k]);
         if (slot <= VALUE_SLOT)
             leave(AT_HEADS * 4 + slot * HEAD + lane + k * HEAD_LANES, y[k]);
     }
@@ -186,6 +206,8 @@ void make_heads(Attend m, Turn t, uint id)
                            is_low ? sine[k] : -sine[k]);
     }
     barrier();
+    const uint64_t row_at = (t.fresh < PAGE ? t.pages[0] : t.pages[1]) + (is_key ? m.k_offset : m.v_offset) +
+                            t.key_head * (HEAD * BYTES) + t.fresh % PAGE * (WIDTH * BYTES);
     [[unroll]] for (uint k = 0; k < COLUMNS; k++) {
         const uint col = lane + k * HEAD_LANES;
         if (!is_query && slot <= VALUE_SLOT)
@@ -193,7 +215,7 @@ void make_heads(Attend m, Turn t, uint id)
         if (slot <= VALUE_SLOT)
             leave(AT_HEADS * 4 + slot * HEAD + col, y[k]);
         if (!is_query && is_head && t.first_query == 0)
-            store_value((is_key ? t.k : t.v)[t.fresh / PAGE] + t.fresh % PAGE * (WIDTH * BYTES), col, y[k]);
+            store_value(row_at, col, y[k]);
     }
     barrier();
 }
@@ -226,54 +248,43 @@ void weigh_values(Turn t, uint id, out float sums[QUERIES])
             sums[i] = fma(left(AT_POWERS * 4 + i * BLOCK + t.fresh), fresh_v, sums[i]);
 }
 
-// What a block gives for the turn's heads: its values so weighted, and the maximum.
-void attend(Attend m, Turn t, uint id, out float sums[QUERIES], out float most[QUERIES])
+// What the block gives for the turn's heads: its values so weighted, of the last invocations.
+void attend(Row m, Turn t, uint id, out float sums[QUERIES])
 {
     const uint query = id / BLOCK, key = id % BLOCK;
     make_heads(m, t, id);
-    const vec4 fresh_k = QUERY_QUAD(KEY_SLOT * HEAD4 + id % HEAD4);
-    const float sum = score(id, query, key, fresh_k, t.fresh);
+    const float sum = score(id, query, key, QUERY_QUAD(KEY_SLOT * HEAD4 + id % HEAD4), t.fresh);
     const bool is_seen = key <= t.fresh && t.base + key >= first_seen(m.window, m.position);
-    const float x = is_seen ? sum * m.scale : NOTHING;
-    if (query < QUERIES)
-        leave(AT_POWERS * 4 + id, x);
-    barrier();
-    [[unroll]] for (uint i = 0; i < QUERIES; i++)
-        most[i] = most_of(i);
-    barrier();
-    [[unroll]] for (uint i = 0; i < QUERIES; i++)
-        if (query == i)
-            leave(AT_POWERS * 4 + id, x > NOTHING ? exp2(x - most[i]) : 0.0);
-    barrier();
+    weigh_keys(query, key, is_seen ? sum * m.scale : NOTHING);
     weigh_values(t, id, sums);
 }
 
-void put_block(Attend m, Turn t, uint id, float sums[QUERIES], float most[QUERIES])
+void put_block(Row m, Turn t, uint id, float sums[QUERIES])
 {
-    [[unroll]] for (uint i = 0; i < QUERIES; i++) {
-        const uint head = t.key_head * PER_KEY + t.first_query + i;
-        const uint at = BLOCKS + (head * m.n_blocks + t.block) * BLOCK_VALUES;
-        if (id < THREADS - HEAD)
-            continue;
-        put(at + id % HEAD, sums[i]);
-        if (id % HEAD == 0) {
-            put(at + HEAD, most[i]);
-            put(at + HEAD + 1, sum_of(i));
-        }
+    const uint col = id % HEAD, head = t.key_head * PER_KEY + t.first_query;
+    const uint at = BLOCKS + (head * m.n_blocks + t.block) * BLOCK_VALUES, each = m.n_blocks * BLOCK_VALUES;
+    if (id < THREADS - HEAD)
+        return;
+    [[unroll]] for (uint i = 0; i < QUERIES; i++)
+        put(at + i * each + col, sums[i]);
+    if (col < QUERIES) {
+        put(at + col * each + HEAD, block_mosts[col]);
+        put(at + col * each + HEAD + 1, sum_of(col));
     }
 }
 
-// Of the workgroup's turns the first one's keys and values are on their way.
-void attend_all(Attend m, uint id)
+// t: the workgroup's first turn, if it has one, whose keys and values are on their way.
+void attend_all(Row m, Turn t, uint id)
 {
     const uint G = gl_NumWorkGroups.x;
     [[dont_unroll]] for (uint i = gl_WorkGroupID.x; i < n_turns(m); i += G) {
-        const Turn t = turn_of(m, i);
-        float sums[QUERIES], most[QUERIES];
-        attend(m, t, id, sums, most);
+        float sums[QUERIES];
+        attend(m, t, id, sums);
+        const Turn next = turn_of(m, min(i + G, n_turns(m) - 1));
         if (i + G < n_turns(m))
-            load_block(turn_of(m, i + G), id);
-        put_block(m, t, id, sums, most);
+            load_block(m, next, id);
+        put_block(m, t, id, sums);
+        t = next;
         barrier();
     }
 }
@@ -295,12 +306,13 @@ vec3 take_three(uint at, uint beside)
 }
 
 // Columns of a head, from all blocks in their order.
-void merge(Attend m, uint first, uint id)
+void merge(Row m, uint first, uint id)
 {
     const uint head = first / HEAD, col = id % MERGED, mine = id / MERGED, ENDS = THREADS;
     float value = 0.0, most = NOTHING, total = 0.0, gate = 1.0;
+    uint64_t its_gate = 0; // it has long been there, mostly
     if (HAS_GATE != 0 && id < MERGED)
-        gate = take(AT_3 + first + col);
+        its_gate = look(AT_3 + first + col);
     [[dont_unroll]] for (uint block = 0; block < m.n_blocks; block += AT_A_TIME) {
         const uint at = BLOCKS + (head * m.n_blocks + min(block + mine, m.n_blocks - 1)) * BLOCK_VALUES;
         const vec3 taken = take_three(at + first % HEAD + col, at + HEAD);
@@ -321,21 +333,24 @@ void merge(Attend m, uint first, uint id)
         barrier();
     }
     value *= last_factor(most, total, NOTHING);
+    if (HAS_GATE != 0 && id < MERGED)
+        gate = is_there(its_gate) ? value_of(its_gate) : take(AT_3 + first + col);
     if (id < MERGED)
         put(HEADS + first + col, value * gate);
 }
 
-void merge_all(Attend m, uint id)
+void merge_all(Row m, uint id)
 {
     [[dont_unroll]] for (uint first = gl_WorkGroupID.x * MERGED; first < TAKEN; first += gl_NumWorkGroups.x * MERGED)
         merge(m, first, id);
 }
 
-// ---- the first products, and what is on its way when they are done
-void multiply_in(Attend m, uint id)
+// ---- the first products; then the block of the workgroup's first turn is on its way
+void multiply_in(Row m, Turn t, uint id)
 {
     const uint lane = id % TEAM, span = id / TEAM % SPAN, slot = id / TEAM / SPAN;
     const uint col = span * TILE + lane * CHUNK, G = gl_NumWorkGroups.x;
+    const bool attends = gl_WorkGroupID.x < n_turns(m);
     vec4 loads[X_LOADS], weights[X_LOADS];
     load_x(p.x, p.norm, id, loads, weights);
     leave_weights(weights, id); // what is asked for before the input is there keeps it back
@@ -350,24 +365,31 @@ void multiply_in(Attend m, uint id)
             take_x(span, lane);
             barrier();
         }
+        const uint row = summed_row(first, id);
         multiply_run(run, col, c, slot, span, lane);
+        if (first + G * SLOTS >= n_runs() && attends) {
+            load_steps(m, id);
+            load_block(m, t, id);
+        }
         barrier();
         const float y = row_sums(0, IN_ITEM, SPAN, id);
-        const uint row = summed_row(first, id);
         if (row < N_IN)
             put(row, row < AT_3 ? y : sigmoid(y));
         barrier();
+    }
+    if (gl_WorkGroupID.x * SLOTS >= n_runs() && attends) {
+        load_steps(m, id);
+        load_block(m, t, id);
     }
 }
 
 void main()
 {
     const uint id = lane_number();
-    Attend m = p.more;
-    multiply_in(m, id);
-    if (gl_WorkGroupID.x < n_turns(m))
-        load_block(turn_of(m, gl_WorkGroupID.x), id);
-    attend_all(m, id);
+    const Row m = row_of(p.more);
+    const Turn t = turn_of(m, min(gl_WorkGroupID.x, n_turns(m) - 1));
+    multiply_in(m, t, id);
+    attend_all(m, t, id);
     fetch_out(first_out(), id);
     const float old = old_out(first_out(), id);
     merge_all(m, id);

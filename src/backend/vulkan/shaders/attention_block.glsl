@@ -24,16 +24,16 @@ float kept(float x)
     return TYPE == F32 ? x : uintBitsToFloat(bfloat_of(x) << 16);
 }
 
-uvec4 load_quad(uint64_t row, uint quad)
+uvec4 load_quad(uint64_t at)
 {
     if (TYPE == F32)
-        return floatBitsToUint(Floats4(row).v[quad]);
-    return uvec4(Words2(row).v[quad], 0, 0);
+        return floatBitsToUint(Floats4(at).v[0]);
+    return uvec4(Words2(at).v[0], 0, 0);
 }
 
-uint load_value(uint64_t row, uint col)
+uint load_value(uint64_t at)
 {
-    return TYPE == F32 ? Words(row).v[col] : uint(Halves(row).v[col]) << 16;
+    return TYPE == F32 ? Words(at).v[0] : uint(Halves(at).v[0]) << 16;
 }
 
 // A value that is as it will be read.
@@ -45,27 +45,27 @@ void store_value(uint64_t row, uint col, float v)
         Halves(row).v[col] = uint16_t(floatBitsToUint(v) >> 16);
 }
 
-// Those of the block's positions before `limit`; of others zeros.
-void load_keys(uint64_t first, uint64_t last, uint limit, uint t)
+// Of the block, from its two pages: all, as nobody looks at what positions that are not seen score.
+void load_keys(uint64_t first, uint64_t last, uint t)
 {
+    const uint ROWS = THREADS / SLICE4; // at once
+    const uint at = t / SLICE4 * (WIDTH * BYTES) + t % SLICE4 * (4 * BYTES);
     [[unroll]] for (uint i = 0; i < N_LOADS; i++) {
-        const uint key = i % LOADS * (THREADS / SLICE4) + t / SLICE4;
-        const uint64_t page = i % LOADS * (THREADS / SLICE4) < PAGE ? first : last;
-        keys_ahead[i] = uvec4(0);
-        if (key < limit)
-            keys_ahead[i] = load_quad(page + key % PAGE * (WIDTH * BYTES),
-                                      i / LOADS * SLICE4 + t % SLICE4);
+        const uint64_t page = (i % LOADS * ROWS < PAGE ? first : last) + at;
+        keys_ahead[i] =
+            load_quad(page + i % LOADS * ROWS % PAGE * (WIDTH * BYTES) + i / LOADS * (SLICE * BYTES));
     }
 }
 
-// From position `from` of the block on, which is a multiple of N_VALUES.
+// From position `from` of the block on, a multiple of N_VALUES: those before `limit`; of others zeros.
 void load_values(uint64_t first, uint64_t last, uint from, uint limit, uint col)
 {
+    const uint64_t at = from % PAGE * (WIDTH * BYTES) + col * BYTES + (from < PAGE ? first : last);
     [[unroll]] for (uint i = 0; i < N_VALUES; i++) {
-        const uint at = from + i;
+        const uint64_t page = i < PAGE ? at : at - first + last;
         values_ahead[i] = 0;
-        if (at < limit)
-            values_ahead[i] = load_value((at < PAGE ? first : last) + at % PAGE * (WIDTH * BYTES), col);
+        if (from + i < limit)
+            values_ahead[i] = load_value(page + i % PAGE * (WIDTH * BYTES));
     }
 }
 
@@ -74,14 +74,15 @@ void load_values(uint64_t first, uint64_t last, uint from, uint limit, uint col)
 float score(uint t, uint query, uint key, vec4 fresh_k, uint fresh)
 {
     float sum = 0.0;
-    [[unroll]] for (uint s = 0; s < N_SLICES; s++) {
-        if (s != 0)
-            barrier();
-        [[unroll]] for (uint i = 0; i < LOADS; i++) {
-            const uint k = i * (THREADS / SLICE4) + t / SLICE4;
-            if (k != fresh)
-                KEY_QUAD(k * STRIDE + t % SLICE4) = unpacked(keys_ahead[s * LOADS + i]);
-        }
+    [[dont_unroll]] for (uint s = 0; s < N_SLICES; s++) { // code that runs once takes long to fetch
+        barrier();
+        [[unroll]] for (uint r = 0; r < N_SLICES; r++)
+            if (r == s)
+                [[unroll]] for (uint i = 0; i < LOADS; i++) {
+                    const uint k = i * (THREADS / SLICE4) + t / SLICE4;
+                    if (k != fresh)
+                        KEY_QUAD(k * STRIDE + t % SLICE4) = unpacked(keys_ahead[r * LOADS + i]);
+                }
         if (fresh < BLOCK && t / SLICE4 == s)
             KEY_QUAD(fresh * STRIDE + t % SLICE4) = fresh_k;
         barrier();
@@ -118,4 +119,25 @@ float sum_of(uint query)
         }
     }
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+shared float block_mosts[QUERIES]; // of each query's scores
+
+// What a query's key weighs, whose score is x; every invocation comes here, and all see all then.
+void weigh_keys(uint query, uint key, float x)
+{
+    const uint at = query * BLOCK + key;
+    float most = 0.0;
+    if (query < QUERIES)
+        POWER_QUAD(at / 4)[at % 4] = x;
+    barrier();
+    if (query < QUERIES)
+        most = most_of(query);
+    barrier();
+    if (query < QUERIES) {
+        POWER_QUAD(at / 4)[at % 4] = x > NOTHING ? exp2(x - most) : 0.0;
+        if (key == 0)
+            block_mosts[query] = most;
+    }
+    barrier();
 }

@@ -76,7 +76,7 @@ void main()
     [[unroll]] for (uint e = 0; e < 4; e++)
         fresh_k[e] = kept(fresh_k[e]);
     const uint64_t head_at = key_head * (HEAD * BYTES);
-    load_keys(first + p.k_offset + head_at, last + p.k_offset + head_at, limit, t);
+    load_keys(first + p.k_offset + head_at, last + p.k_offset + head_at, t);
     load_values(first + p.v_offset + head_at, last + p.v_offset + head_at, 0, t < HEAD ? limit : 0, t);
     for (uint i = t; i < QUERIES * HEAD4; i += THREADS)
         queries[i] =
@@ -84,17 +84,7 @@ void main()
     const float sum = score(t, query, key, fresh_k, fresh);
     const bool is_seen = base + key <= p.position && base + key >= first_seen(p.window, p.position);
     const float x = is_seen ? sum * p.scale : NOTHING;
-    if (query < QUERIES)
-        powers[t / 4][t % 4] = x;
-    barrier();
-    float most[QUERIES];
-    [[unroll]] for (uint i = 0; i < QUERIES; i++)
-        most[i] = most_of(i);
-    barrier();
-    [[unroll]] for (uint i = 0; i < QUERIES; i++)
-        if (query == i)
-            powers[t / 4][t % 4] = x > NOTHING ? exp2(x - most[i]) : 0.0;
-    barrier();
+    weigh_keys(query, key, x);
     float sums[QUERIES];
     [[unroll]] for (uint i = 0; i < QUERIES; i++)
         sums[i] = 0.0;
@@ -111,5 +101,5 @@ void main()
         return;
     [[unroll]] for (uint i = 0; i < QUERIES; i++)
         if (i < n_queries)
-            put(first_head + i, gl_WorkGroupID.z, t, sums[i], most[i], sum_of(i));
+            put(first_head + i, gl_WorkGroupID.z, t, sums[i], block_mosts[i], sum_of(i));
 }
