@@ -11,6 +11,7 @@
  *
  *     bench_vulkan_layer [--device vulkan:N] [--mib N] [--repeats N] [--tokens N] [--only TEXT]
  *         [--form NAME] [--ways LIST] [--slices N] [--rows N] [--barrier N] [--prefetch 1]
+ *         [--cache-bytes N]
  *
  * --form: of weights, as `info` calls it ("gguf q4_0"), with routers of float32, instead of affine.
  * --tokens: sequences that decode together, one token each. --ways: how products of one token go
@@ -18,7 +19,7 @@
  * 1, 4, 2, 4 are on their way at once; --slices: of keys on their way in attention; --rows: of a
  * team where experts are added. --barrier: the N-th of the list that "barrier" measures, instead of
  * the backend's. --prefetch: in whole layers the next product's weights are read beside each
- * operation, for a cache.
+ * operation, for a cache. --cache-bytes: of a value that attention reads, 2 (bfloat16) or 4.
  */
 #include "bench_vulkan_layer.h"
 
@@ -296,21 +297,29 @@ static void measure(bench *b, const subject *s)
 
 static void parse(bench *b, int argc, char **argv)
 {
-    const bench_gpu_option options[] = {
-        {"--mib", &b->n_mib, NULL},           {"--repeats", &b->n_repeats, NULL},
-        {"--tokens", &b->n_tokens, NULL},     {"--device", NULL, &b->device},
-        {"--form", NULL, &b->form_name},      {"--ways", NULL, &b->ways},
-        {"--rows", &b->n_rows, NULL},         {"--slices", &b->n_slices, NULL},
-        {"--prefetch", &b->prefetches, NULL}, {"--only", NULL, &b->only},
-        {"--barrier", &b->barrier, NULL},     {0}};
+    const bench_gpu_option options[] = {{"--mib", &b->n_mib, NULL},
+                                        {"--repeats", &b->n_repeats, NULL},
+                                        {"--tokens", &b->n_tokens, NULL},
+                                        {"--device", NULL, &b->device},
+                                        {"--form", NULL, &b->form_name},
+                                        {"--ways", NULL, &b->ways},
+                                        {"--rows", &b->n_rows, NULL},
+                                        {"--slices", &b->n_slices, NULL},
+                                        {"--prefetch", &b->prefetches, NULL},
+                                        {"--only", NULL, &b->only},
+                                        {"--barrier", &b->barrier, NULL},
+                                        {"--cache-bytes", &b->cache_bytes, NULL},
+                                        {0}};
     if (bench_gpu_parse(options, argc, argv) && take_form(b) && b->n_mib >= 1024 &&
         b->n_repeats >= 1 && b->n_tokens >= 1 && b->n_tokens <= MAX_TOKENS &&
-        b->barrier <= N_BARRIERS && b->n_slices <= 8 && (b->n_rows == 0 || is_power(b->n_rows, 8)))
+        b->barrier <= N_BARRIERS && b->n_slices <= 8 &&
+        (b->n_rows == 0 || is_power(b->n_rows, 8)) && (b->cache_bytes == 2 || b->cache_bytes == 4))
         return;
     (void)fprintf(stderr,
                   "usage: bench_vulkan_layer [--device vulkan:N] [--mib N (1024 ..)] "
                   "[--repeats N] [--tokens N (.. %u)] [--only TEXT] [--form NAME] [--ways LIST] "
-                  "[--rows N] [--slices N] [--prefetch 1] [--barrier N (.. %u)]\n",
+                  "[--rows N] [--slices N] [--prefetch 1] [--cache-bytes 2|4] "
+                  "[--barrier N (.. %u)]\n",
                   MAX_TOKENS, (unsigned)N_BARRIERS);
     exit(2);
 }
@@ -390,6 +399,28 @@ static double run_layers(bench *b, layer l)
     return bench_median(us, RUNS);
 }
 
+/* Each alone in its order, and four; how: of what they are made. */
+static void measure_in_order(bench *b, const char *how)
+{
+    static const subject at = {.name = "", .context = 500};
+    static const char *const names[] = {"layer that is linear", "layer that attends",
+                                        "layers, three that are linear and one that attends"};
+    for (uint32_t l = LAYER_LINEAR; l <= LAYERS_FOUR; l++) {
+        const uint64_t n_dispatches = b->gpu.be->stream.n_dispatches;
+        const uint64_t n_barriers = b->gpu.be->stream.n_barriers;
+        bench_begin_batch(b, &at);
+        warm(b, WARM_TIMES);
+        const double us = run_layers(b, (layer)l);
+        const double n = (double)RUNS * b->n_repeats;
+        printf("fused %s%s, in order: %.2f us, %.1f dispatches, %.1f barriers\n", names[l], how, us,
+               (double)(b->gpu.be->stream.n_dispatches - n_dispatches) / n,
+               (double)(b->gpu.be->stream.n_barriers - n_barriers) / n);
+        if (l == LAYERS_FOUR)
+            b->fused = us;
+        (void)fflush(stdout);
+    }
+}
+
 static void measure_layers(bench *b)
 {
     static const subject at = {.name = "", .context = 500};
@@ -404,27 +435,18 @@ static void measure_layers(bench *b)
         bench_begin_batch(b, &at);
         bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
     }
-    static const char *const names[] = {"layer that is linear", "layer that attends",
-                                        "layers, three that are linear and one that attends"};
-    for (uint32_t l = LAYER_LINEAR; l <= LAYERS_FOUR; l++) {
-        const uint64_t n_dispatches = b->gpu.be->stream.n_dispatches;
-        const uint64_t n_barriers = b->gpu.be->stream.n_barriers;
-        bench_begin_batch(b, &at);
-        warm(b, WARM_TIMES);
-        const double us = run_layers(b, (layer)l);
-        const double n = (double)RUNS * b->n_repeats;
-        printf("fused %s, in order: %.2f us, %.1f dispatches, %.1f barriers\n", names[l], us,
-               (double)(b->gpu.be->stream.n_dispatches - n_dispatches) / n,
-               (double)(b->gpu.be->stream.n_barriers - n_barriers) / n);
-        if (l == LAYERS_FOUR)
-            b->fused = us;
-        (void)fflush(stdout);
+    if (b->has[BENCH_ATTEND_ROW]) {
+        b->has[BENCH_ATTEND_ROW] = false;
+        measure_in_order(b, " by single operations");
+        b->has[BENCH_ATTEND_ROW] = true;
     }
+    measure_in_order(b, "");
 }
 
 int main(int argc, char **argv)
 {
-    bench b = {.device = "vulkan", .n_mib = 2048, .n_repeats = REPEATS, .n_tokens = 1};
+    bench b = {
+        .device = "vulkan", .n_mib = 2048, .n_repeats = REPEATS, .n_tokens = 1, .cache_bytes = 2};
     parse(&b, argc, argv);
     open_backend(&b);
     printf("%s, %u MiB of weights; a plain kernel reads %.1f GB/s; %u tokens\n",

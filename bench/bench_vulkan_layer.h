@@ -17,6 +17,7 @@ typedef enum bench_joined {
     BENCH_ALONE,
     BENCH_MIXTURE,
     BENCH_LINEAR_ROW,
+    BENCH_ATTEND_ROW,
     BENCH_JOINED
 } bench_joined;
 
@@ -25,6 +26,7 @@ typedef struct bench {
     const char *ways, *form_name;
     mf_weight_shape form; /* of weights; of affine ones bits are an operation's */
     uint32_t n_mib, n_repeats, n_tokens, n_slices, n_rows, barrier, prefetches;
+    uint32_t cache_bytes; /* of a value that attention reads: 2, 4 */
     bench_gpu gpu;
     mf_span weights, x, tables; /* tables: see write_tables */
     uint64_t n_bytes, at;       /* of weights; where the next one goes */

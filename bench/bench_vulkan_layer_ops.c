@@ -241,12 +241,12 @@ static void make_attention(bench *b, const subject *s, mf_op *op)
                                             .n_heads = s->a,
                                             .n_kv_heads = s->b,
                                             .head_dim = 256,
-                                            .cache_type = MF_BF16,
+                                            .cache_type = b->cache_bytes == 4 ? MF_F32 : MF_BF16,
                                             .scale = 0.0625f};
-    const uint64_t page = (uint64_t)MF_PAGE_TOKENS * s->b * 256 * 2;
+    const uint64_t page = (uint64_t)MF_PAGE_TOKENS * s->b * 256 * b->cache_bytes;
     op->u.attention.page_offset[0] = 0;
     op->u.attention.page_offset[1] = page;
-    b->n_touched = (uint64_t)b->n_tokens * s->context * s->b * 256 * 4;
+    b->n_touched = (uint64_t)b->n_tokens * s->context * s->b * 256 * 2 * b->cache_bytes;
 }
 
 static void make_conv(bench *b, const subject *s, mf_op *op)
@@ -385,6 +385,23 @@ static void make_fused_gated_out(bench *b, const subject *s, mf_op *op)
     op->u.matmul.after.kind = MF_OUTPUT_ADDED;
 }
 
+/* Two are made before the first is recorded. */
+static void make_fused_attend_row(bench *b, const subject *s, mf_op *op)
+{
+    static mf_op parts[2][5];
+    static uint32_t turn;
+    const subject queries = {.a = 16, .b = 256}, keys = {.a = 2, .b = 256};
+    const subject of = {.a = 16, .b = 2, .context = s->context}, out = {.a = 2048, .b = 4096};
+    mf_op *p = parts[turn++ % 2];
+    make_fused_full_in(b, s, &p[0]);
+    make_fused_heads(b, &queries, &p[1]);
+    make_fused_heads(b, &keys, &p[2]);
+    make_fused_attention(b, &of, &p[3]);
+    make_fused_gated_out(b, &out, &p[4]);
+    *op = (mf_op){
+        .kind = MF_OP_ATTEND_ROW, .n_rows = 1, .u.attend_row = {&p[0], &p[1], &p[2], &p[3], &p[4]}};
+}
+
 static void make_fused_router(bench *b, const subject *s, mf_op *op)
 {
     (void)s;
@@ -479,7 +496,8 @@ void bench_begin_batch(bench *b, const subject *s)
     static mf_span pages[MAX_PAGES];
     mf_sequence sequences[MAX_TOKENS];
     const uint32_t context = s->context != 0 ? s->context : 1, n_pages = mf_pages_of(context);
-    const uint64_t state = (uint64_t)32 * 128 * 128 * 4, page = (uint64_t)MF_PAGE_TOKENS * 2048;
+    const uint64_t state = (uint64_t)32 * 128 * 128 * 4,
+                   page = (uint64_t)MF_PAGE_TOKENS * 1024 * b->cache_bytes;
     for (uint32_t i = 0; i < b->n_tokens * n_pages; i++)
         pages[i] = mf_span_at(b->weights, i * page % (STATE_BYTES - page));
     for (uint32_t i = 0; i < b->n_tokens; i++) {
@@ -502,11 +520,26 @@ const subject fused_subjects[] = {
     {"fused linear out, 2048x4096", make_fused_heads_out, 2048, 4096, 0, 1, 0, 0, BENCH_LINEAR_ROW,
      false},
     {"fused linear row", make_fused_linear_row, 2048, 4096, 0, 1, 0, 0, BENCH_LINEAR_ROW, true},
-    {"fused full in, 9216x2048", make_fused_full_in, 0, 0, 0, 0, 1, 0, BENCH_ALONE, false},
-    {"fused queries 16x256", make_fused_heads, 16, 256, 0, 0, 1, 0, BENCH_ALONE, false},
-    {"fused keys 2x256", make_fused_heads, 2, 256, 0, 0, 1, 0, BENCH_ALONE, false},
-    {"fused attention at 500", make_fused_attention, 16, 2, 500, 0, 1, 0, BENCH_ALONE, false},
-    {"fused full out, 2048x4096", make_fused_gated_out, 2048, 4096, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"fused full in, 9216x2048", make_fused_full_in, 0, 0, 0, 0, 1, 0, BENCH_ATTEND_ROW, false},
+    {"fused queries 16x256", make_fused_heads, 16, 256, 0, 0, 1, 0, BENCH_ATTEND_ROW, false},
+    {"fused keys 2x256", make_fused_heads, 2, 256, 0, 0, 1, 0, BENCH_ATTEND_ROW, false},
+    {"fused attention at 500", make_fused_attention, 16, 2, 500, 0, 1, 0, BENCH_ATTEND_ROW, false},
+    {"fused attention at 1000", make_fused_attention, 16, 2, 1000, 0, 0, 0, BENCH_ALONE, false},
+    {"fused attention at 2000", make_fused_attention, 16, 2, 2000, 0, 0, 0, BENCH_ALONE, false},
+    {"fused attention at 4000", make_fused_attention, 16, 2, 4000, 0, 0, 0, BENCH_ALONE, false},
+    {"fused attention at 8000", make_fused_attention, 16, 2, 8000, 0, 0, 0, BENCH_ALONE, false},
+    {"fused full out, 2048x4096", make_fused_gated_out, 2048, 4096, 0, 0, 1, 0, BENCH_ATTEND_ROW,
+     false},
+    {"fused attend row at 500", make_fused_attend_row, 0, 0, 500, 0, 1, 0, BENCH_ATTEND_ROW, true},
+    {"fused attend row at 100", make_fused_attend_row, 0, 0, 100, 0, 0, 0, BENCH_ATTEND_ROW, true},
+    {"fused attend row at 1000", make_fused_attend_row, 0, 0, 1000, 0, 0, 0, BENCH_ATTEND_ROW,
+     true},
+    {"fused attend row at 2000", make_fused_attend_row, 0, 0, 2000, 0, 0, 0, BENCH_ATTEND_ROW,
+     true},
+    {"fused attend row at 4000", make_fused_attend_row, 0, 0, 4000, 0, 0, 0, BENCH_ATTEND_ROW,
+     true},
+    {"fused attend row at 8000", make_fused_attend_row, 0, 0, 8000, 0, 0, 0, BENCH_ATTEND_ROW,
+     true},
     {"fused router 257x2048", make_fused_router, 0, 0, 0, 1, 1, 0, BENCH_MIXTURE, false},
     {"fused shared in, 2 of 512x2048", make_fused_pair, 512, 2048, 0, 1, 1, 0, BENCH_MIXTURE,
      false},

@@ -104,6 +104,7 @@ typedef enum mf_op_kind {
     MF_OP_FINITE,
     MF_OP_MIXTURE,
     MF_OP_LINEAR_ROW,
+    MF_OP_ATTEND_ROW,
     MF_OP_TO_HOST,
     MF_OP_FROM_HOST
 } mf_op_kind;
@@ -397,6 +398,15 @@ typedef struct mf_linear_row_params {
     const struct mf_op *in, *rule, *out;
 } mf_linear_row_params;
 
+/* One row of softmax attention: what these operations leave one after the other, in this order, to
+ * the caches and to y of the last; what else they would write is undefined then. in: a norm times
+ * three weights or four; queries, keys: of the first and the second result; attend: of these as q
+ * and k, the third as v; out: of what is attended, times the sigmoid of the fourth if there is one,
+ * added. Likewise. */
+typedef struct mf_attend_row_params {
+    const struct mf_op *in, *queries, *keys, *attend, *out;
+} mf_attend_row_params;
+
 /* Picks of one such operation, at most. */
 #define MF_MAX_ROUTED_PICKS 256
 
@@ -582,6 +592,7 @@ typedef struct mf_op {
         mf_finite_params finite;
         mf_mixture_params mixture;
         mf_linear_row_params linear_row;
+        mf_attend_row_params attend_row;
         mf_to_host_params to_host;
         mf_from_host_params from_host;
     } u;

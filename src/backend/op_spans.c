@@ -579,6 +579,13 @@ static void linear_row(const spans *s)
     each(s, ops, sizeof ops / sizeof *ops);
 }
 
+static void attend_row(const spans *s)
+{
+    const mf_attend_row_params *p = &s->op->u.attend_row;
+    const mf_op *const ops[] = {p->in, p->queries, p->keys, p->attend, p->out};
+    each(s, ops, sizeof ops / sizeof *ops);
+}
+
 static void words(const spans *s, mf_span span, uint64_t n_cols, uint32_t access)
 {
     touch(s, span, s->op->n_rows * n_cols * sizeof(uint64_t), access);
@@ -633,6 +640,7 @@ void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_seque
         [MF_OP_FINITE] = finite,
         [MF_OP_MIXTURE] = mixture,
         [MF_OP_LINEAR_ROW] = linear_row,
+        [MF_OP_ATTEND_ROW] = attend_row,
         [MF_OP_TO_HOST] = to_host,
         [MF_OP_FROM_HOST] = from_host,
     };

@@ -150,6 +150,11 @@ void mf_count_op(mf_runner *r, const mf_op *op)
         mf_count_op(r, op->u.linear_row.rule);
         mf_count_op(r, op->u.linear_row.out);
         break;
+    case MF_OP_ATTEND_ROW:
+        mf_count_op(r, op->u.attend_row.in);
+        mf_count_op(r, op->u.attend_row.attend);
+        mf_count_op(r, op->u.attend_row.out);
+        break;
     default: /* next to nothing */
         break;
     }

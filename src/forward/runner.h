@@ -35,10 +35,11 @@ typedef struct mf_moe_lists {
 
 /* A single row, whose norms and sums are made where products begin and end (fused.c). */
 typedef struct mf_fused {
-    bool is_on, has_experts;         /* mixtures of experts too */
-    bool has_mixture[MF_MAX_LAYERS]; /* as one operation */
-    bool has_linear_rows;            /* likewise, of all layers */
-    bool is_at_hand;                 /* the batch is such a row */
+    bool is_on, has_experts;            /* mixtures of experts too */
+    bool has_mixture[MF_MAX_LAYERS];    /* as one operation */
+    bool has_linear_rows;               /* likewise, of all layers */
+    bool has_attend_row[MF_MAX_LAYERS]; /* likewise */
+    bool is_at_hand;                    /* the batch is such a row */
     mf_span norm;  /* plan.h is not made yet: of plan.x with this weight; id 0: it is */
     bool is_added; /* plan.x has the layer's attention already */
 } mf_fused;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * test_model_mixture DIR: a model whose rows' mixtures and linear attention a device can compute as
- * one operation each, with them and without: the same logits, token after token. The device runs
- * one workgroup of it, which any device does. Skipped where there is none.
+ * test_model_mixture DIR: a model whose rows' mixtures and attention of both kinds a device can
+ * compute as one operation each, with them and without: the same logits, token after token. The
+ * device runs one workgroup of it, which any device does. Skipped where there is none.
  */
 #include "backend/vulkan/vk_internal.h"
 #include "backend/vulkan_open.h"
@@ -12,12 +12,31 @@
 
 enum { N_PROMPT = 5, N_TOKENS = 14 };
 
+/* Beside a layer's two: of the embedding, the head, and whether logits are numbers. */
+enum { N_OTHER_DISPATCHES = 4 };
+
+static mf_vk_backend *opened;
+
 static mf_status open_backend(void *ctx, const mf_backend_options *options, mf_backend **out,
                               mf_error *error)
 {
     mf_backend_options with = *options;
     with.device = vulkan_test_device();
-    return mf_vk_backend_create(&with, ctx, out, error);
+    const mf_status status = mf_vk_backend_create(&with, ctx, out, error);
+    opened = status == MF_OK ? (mf_vk_backend *)*out : NULL;
+    return status;
+}
+
+/* Each kind of layer is there, and as one operation. */
+static void check_attention(const mf_runner *r)
+{
+    uint32_t n_rows = 0;
+    for (uint32_t i = 0; i < r->h.n_layers; i++) {
+        const bool is_softmax = r->h.layer_kind[i] == MF_LAYER_FULL;
+        CHECK(r->fused.has_attend_row[i] == is_softmax);
+        n_rows += is_softmax;
+    }
+    CHECK(r->fused.has_linear_rows && n_rows != 0 && n_rows < r->h.n_layers);
 }
 
 /* Those of the last N_TOKENS - N_PROMPT + 1 tokens, to be freed; *n_floats: of each. */
@@ -38,8 +57,10 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool is_joined, siz
     /* others are, too, where the device does so by itself */
     for (uint32_t i = 0; i < engine->runner.h.n_layers && is_joined; i++)
         CHECK(engine->runner.fused.has_mixture[i]);
-    if (is_joined && engine->runner.weights.layers[0].router.shape.kind == MF_WEIGHT_AFFINE)
-        CHECK(engine->runner.fused.has_linear_rows);
+    const bool are_all =
+        is_joined && engine->runner.weights.layers[0].router.shape.kind == MF_WEIGHT_AFFINE;
+    if (are_all)
+        check_attention(&engine->runner);
     for (uint32_t i = 0; i < N_TOKENS; i++)
         tokens[i] = (int32_t)(i * 7919 % info.n_vocab);
     *n_floats = info.n_vocab;
@@ -47,7 +68,11 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool is_joined, siz
     REQUIRE(logits != NULL);
     REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
     for (uint32_t at = 0, n = N_PROMPT; at < N_TOKENS; at += n, n = 1, to += *n_floats) {
+        const uint64_t n_before = opened->stream.n_dispatches;
         REQUIRE_OK(mf_session_eval(session, tokens + at, n, &error), &error);
+        if (are_all && n == 1)
+            CHECK(opened->stream.n_dispatches - n_before <=
+                  2 * engine->runner.h.n_layers + N_OTHER_DISPATCHES);
         memcpy(to, mf_session_logits(session), *n_floats * sizeof *to);
     }
     mf_session_free(&session);

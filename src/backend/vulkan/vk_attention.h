@@ -66,6 +66,24 @@ void mf_vk_tiles_attend(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk
 mf_status mf_vk_append_prepare(mf_vk_backend *be, const mf_vk_attention *a, mf_error *error);
 void mf_vk_attention_append(mf_vk_backend *be, const mf_vk_attention *a);
 
+/* A row alone of one sequence, as attention_one.comp attends to it: blocks of MF_VK_BLOCK positions
+ * from first_block on, n_queries of the heads that share a key head at a time. */
+#define MF_VK_BLOCK 64u       /* positions, as in attention.glsl */
+#define MF_VK_ONE_GROUPS 132u /* workgroups that a large device has at once */
+typedef struct mf_vk_one {
+    uint64_t pages; /* addresses of all of the sequence's, or of its window's */
+    uint32_t position, window, first_block, n_blocks, n_queries;
+} mf_vk_one;
+
+/* Whether it has rows of such an operation at all; whether it has that of the batch at hand, with
+ * no more workgroups than these; the most blocks that it has with them. */
+bool mf_vk_one_supports(const mf_vk_backend *be, const mf_op *op);
+bool mf_vk_one_of(const mf_vk_backend *be, const mf_op *op, uint32_t most_groups, mf_vk_one *out);
+uint32_t mf_vk_one_blocks(const mf_op *op, uint32_t most_groups);
+
+/* vk_op_attend_row.c: the most blocks that it has of such an operation. */
+uint32_t mf_vk_attend_row_blocks(const mf_op *attend);
+
 /* vk_seen.c: attention of rows to what is gathered for each of them, the entries that it sees
  * or those that an indexer chooses of them, and then a window's rows. Positions are entries that
  * stand for one. */

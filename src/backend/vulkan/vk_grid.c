@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#define TILE 512u /* as in row_products.glsl */
+#define TEAMS (MF_VK_GRID_THREADS / 16u)
+#define LEAST_TEAM_ROWS 4u
 /* The last number, after which memory is cleared. */
 #define LAST_EPOCH UINT32_MAX
 
@@ -97,6 +100,50 @@ bool mf_vk_put_near(const mf_vk_backend *be, const mf_weight *w, mf_vk_near *out
     out->values = at.values;
     return at.values % 16 == 0 && put_distance(at.values, at.scales, &out->scales) &&
            put_distance(at.values, at.biases, &out->biases);
+}
+
+bool mf_vk_put_row_products(const mf_vk_backend *be, const mf_matmul_params *in,
+                            const mf_matmul_params *out, mf_vk_row_products *products)
+{
+    for (uint32_t i = 0; i < in->n; i++)
+        if (!mf_vk_put_near(be, &in->weight[i], &products->first[i]))
+            return false;
+    return mf_vk_put_near(be, &out->weight[0], &products->last);
+}
+
+uint32_t mf_vk_in_rows(const mf_matmul_params *in)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < in->n; i++)
+        n += in->weight[i].shape.n_rows;
+    return n;
+}
+
+/* Rows that each team goes through where it has n at a time. */
+static uint32_t rows_by(const mf_vk_backend *be, const mf_matmul_params *in, uint32_t n)
+{
+    const uint32_t n_slots = TEAMS / (in->weight[0].shape.n_cols / TILE);
+    uint32_t n_runs = 0;
+    for (uint32_t i = 0; i < in->n; i++)
+        n_runs += mf_vk_groups(in->weight[i].shape.n_rows, n);
+    return mf_vk_groups(n_runs, n_slots * be->device.n_resident) * n;
+}
+
+uint32_t mf_vk_team_rows(const mf_vk_backend *be, const mf_matmul_params *in, uint32_t step)
+{
+    uint32_t best = MF_VK_TEAM_ROWS;
+    for (uint32_t n = MF_VK_TEAM_ROWS; n >= LEAST_TEAM_ROWS; n -= step)
+        if (rows_by(be, in, n) < rows_by(be, in, best))
+            best = n;
+    return best;
+}
+
+void mf_vk_count_row_products(mf_vk_backend *be, const mf_matmul_params *in,
+                              const mf_matmul_params *out)
+{
+    for (uint32_t i = 0; i < in->n; i++)
+        be->weight_bytes += mf_weight_bytes(&in->weight[i].shape);
+    be->weight_bytes += mf_weight_bytes(&out->weight[0].shape);
 }
 
 bool mf_vk_is_affine(const mf_weight *w, uint32_t bits, const mf_weight *like, uint32_t n_rows,

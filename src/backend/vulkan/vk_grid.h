@@ -30,6 +30,23 @@ typedef struct mf_vk_near {
 } mf_vk_near;
 bool mf_vk_put_near(const mf_vk_backend *be, const mf_weight *w, mf_vk_near *out);
 
+/* Products that a row's layer begins and ends with, in one dispatch (row_products.glsl). */
+typedef struct mf_vk_row_products {
+    mf_vk_near first[MF_MAX_MATMULS], last;
+} mf_vk_row_products;
+/* False: the weights do not lie so that the shader can read them. */
+bool mf_vk_put_row_products(const mf_vk_backend *be, const mf_matmul_params *in,
+                            const mf_matmul_params *out, mf_vk_row_products *products);
+/* Of all first products. */
+uint32_t mf_vk_in_rows(const mf_matmul_params *in);
+/* Rows that a team of 16 has of them in a workgroup's part: of MF_VK_TEAM_ROWS and fewer, by
+ * steps, those that are least for the workgroup with the most. */
+#define MF_VK_TEAM_ROWS 12u
+uint32_t mf_vk_team_rows(const mf_vk_backend *be, const mf_matmul_params *in, uint32_t step);
+/* What they read. */
+void mf_vk_count_row_products(mf_vk_backend *be, const mf_matmul_params *in,
+                              const mf_matmul_params *out);
+
 /* Whether it is a power of two between these. */
 static inline bool mf_vk_is_power(uint32_t n, uint32_t least, uint32_t most)
 {

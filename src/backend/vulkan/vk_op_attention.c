@@ -12,18 +12,16 @@
 
 #define APPEND_THREADS 128u
 #define MERGE_THREADS 128u /* as many as attention_merge.comp has blocks at a time */
-#define BLOCK 64u          /* positions, as in attention.glsl */
-#define MANY 64u           /* at most, otherwise */
+#define BLOCK MF_VK_BLOCK
+#define MANY 64u /* at most, otherwise */
 #define MOST_VALUES (4 * MF_VK_TILE_THREADS)
 #define MOST_SUMS 16u                   /* of four values, that an invocation keeps */
 #define SPLIT_BYTES ((uint64_t)8 << 20) /* of blocks that are to be merged, at most */
 #define SPLIT_BLOCKS 64u                /* of the longest operation, in as many bytes or less */
 #define LOG2_E 1.44269504f
-/* Of attention_one.comp: heads of a workgroup, up to; workgroups that a large device has at once.
- */
+/* Of attention_one.comp: heads of a workgroup, up to. */
 #define ONE_QUERIES 4u
 #define ONE_DIM 256u
-#define ONE_GROUPS 132u
 #define CHUNK (UINT32_C(1) << 31) /* the bit of a window that says what it is */
 /* Of attention_units.comp. */
 #define UNITS_QUERIES 64u
@@ -590,55 +588,55 @@ static void attend_split(mf_vk_backend *be, const mf_vk_attention *a, const mf_v
     }
 }
 
-static one_push one_push_of(const mf_vk_backend *be, const mf_vk_attention *a, const survey *s,
-                            const run *r)
+static one_push one_push_of(const mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_one *o)
 {
     return (one_push){.q = mf_vk_address(be, a->q),
                       .sinks = mf_vk_address(be, a->q_rot),
                       .out = mf_vk_address(be, a->out),
-                      .pages = r->pages,
+                      .pages = o->pages,
                       .k_offset = a->page_offset[0],
                       .v_offset = a->page_offset[1],
                       .fresh_k = mf_vk_address(be, a->fresh[0]),
                       .fresh_v = mf_vk_address(be, a->fresh[1]),
-                      .position = r->position,
+                      .position = o->position,
                       .window = a->window,
-                      .first_block = s->first_block,
+                      .first_block = o->first_block,
                       .scale = a->scale * LOG2_E};
 }
 
-static uint32_t one_groups(const mf_vk_attention *a, const survey *s, uint32_t n_queries)
+static uint32_t one_groups(const mf_vk_attention *a, uint32_t n_blocks, uint32_t n_queries)
 {
-    return mf_vk_groups(per_key_head(a), n_queries) * a->n_kv_heads * s->n_blocks;
+    return mf_vk_groups(per_key_head(a), n_queries) * a->n_kv_heads * n_blocks;
 }
 
 /* Heads of a workgroup: as few as leave no more workgroups than run at once. */
-static uint32_t one_queries(const mf_vk_attention *a, const survey *s)
+static uint32_t one_queries(const mf_vk_attention *a, uint32_t n_blocks)
 {
     uint32_t n = 1;
-    while (2 * n <= ONE_QUERIES && 2 * n <= per_key_head(a) && one_groups(a, s, n) > ONE_GROUPS)
+    while (2 * n <= ONE_QUERIES && 2 * n <= per_key_head(a) &&
+           one_groups(a, n_blocks, n) > MF_VK_ONE_GROUPS)
         n *= 2;
     return n;
 }
 
 /* One row of one sequence, and no more blocks than there is room for. */
-static void attend_one(mf_vk_backend *be, const mf_vk_attention *a, const survey *s, const run *r)
+static void attend_one(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_one *o)
 {
-    const uint32_t n_queries = one_queries(a, s);
-    const mf_vk_kernel kernel = one_kernel(be, a, n_queries);
-    const uint32_t groups[] = {mf_vk_groups(per_key_head(a), n_queries), a->n_kv_heads,
-                               s->n_blocks};
-    one_push push = one_push_of(be, a, s, r);
-    if (s->n_blocks == 1) {
+    const mf_vk_kernel kernel = one_kernel(be, a, o->n_queries);
+    const survey s = {.first_block = o->first_block, .n_blocks = o->n_blocks};
+    const uint32_t groups[] = {mf_vk_groups(per_key_head(a), o->n_queries), a->n_kv_heads,
+                               o->n_blocks};
+    one_push push = one_push_of(be, a, o);
+    if (o->n_blocks == 1) {
         mf_vk_dispatch(be, &kernel, &push, sizeof push, groups);
         return;
     }
-    merge_push join = begin_split(be, a, s->n_blocks);
-    next_blocks(&join, s, 0, s->n_blocks);
+    merge_push join = begin_split(be, a, o->n_blocks);
+    next_blocks(&join, &s, 0, o->n_blocks);
     join.n_positions = push.position + 1;
     push.sums = join.sums;
     push.ends = join.ends;
-    push.n_blocks = s->n_blocks;
+    push.n_blocks = o->n_blocks;
     mf_vk_dispatch(be, &kernel, &push, sizeof push, groups);
     merge(be, a, &join);
 }
@@ -678,11 +676,36 @@ static bool can_split(const mf_vk_backend *be, const mf_vk_attention *a, uint32_
 
 /* attention_one.comp reads keys as often as there are workgroups for them: not where they are many.
  */
-static bool takes_one(const mf_vk_backend *be, const mf_vk_attention *a, const survey *s)
+static bool takes_one(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t most_groups,
+                      mf_vk_one *out)
 {
-    return a->op->n_rows == 1 && be->batches.n_sequences == 1 && s->n_blocks != 0 &&
-           has_one_kernel(be, a) && one_groups(a, s, one_queries(a, s)) <= ONE_GROUPS &&
-           is_aligned(be, a) && can_split(be, a, s->n_blocks);
+    const survey s = survey_runs(be, a);
+    const uint32_t n_queries = one_queries(a, s.n_blocks);
+    run r;
+    if (a->op->n_rows != 1 || be->batches.n_sequences != 1 || s.n_blocks == 0 ||
+        !has_one_kernel(be, a) || one_groups(a, s.n_blocks, n_queries) > most_groups ||
+        !is_aligned(be, a) || !run_of(be, a, 0, &r))
+        return false;
+    *out = (mf_vk_one){r.pages, r.position, a->window, s.first_block, s.n_blocks, n_queries};
+    return true;
+}
+
+bool mf_vk_one_of(const mf_vk_backend *be, const mf_op *op, uint32_t most_groups, mf_vk_one *out)
+{
+    const mf_vk_attention a = of_op(be, op);
+    return takes_one(be, &a, most_groups, out);
+}
+
+bool mf_vk_one_supports(const mf_vk_backend *be, const mf_op *op)
+{
+    const mf_vk_attention a = of_op(be, op);
+    return op->n_rows == 1 && has_one_kernel(be, &a);
+}
+
+uint32_t mf_vk_one_blocks(const mf_op *op, uint32_t most_groups)
+{
+    const mf_vk_attention a = of_attention(op);
+    return most_groups / one_groups(&a, 1, one_queries(&a, UINT16_MAX));
 }
 
 /* Whether that was all that is to be done. */
@@ -717,13 +740,13 @@ static void record(mf_vk_backend *be, const mf_op *op)
         attend_units(be, &a);
         return;
     }
-    const survey s = survey_runs(be, &a);
-    run one;
-    if (takes_one(be, &a, &s) && run_of(be, &a, 0, &one)) {
+    mf_vk_one one;
+    if (takes_one(be, &a, MF_VK_ONE_GROUPS, &one) && can_split(be, &a, one.n_blocks)) {
         mf_vk_attention_append(be, &a);
-        attend_one(be, &a, &s, &one);
+        attend_one(be, &a, &one);
         return;
     }
+    const survey s = survey_runs(be, &a);
     const uint64_t n_small =
         (uint64_t)list_tiles(be, &a, MF_VK_FEW_QUERIES, NULL) * a.n_kv_heads * s.n_blocks;
     const bool are_few = s.most_queries <= MF_VK_FEW_QUERIES || n_small <= 2 * MF_VK_ENOUGH_GROUPS;

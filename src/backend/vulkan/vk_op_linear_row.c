@@ -9,11 +9,9 @@
 #include <string.h>
 
 #define TILE 512u /* as in linear_row.comp, what follows too */
-#define TEAMS (MF_VK_GRID_THREADS / 16u)
 #define HEAD_DIM (MF_VK_GRID_THREADS / 4u)
 #define AHEAD 2u
-#define MOST_IN_ROWS 12u
-#define LEAST_IN_ROWS 4u /* a multiple of it */
+#define ROW_STEP 4u /* of a team's rows */
 
 /* With these the shader has at most 32 KiB of shared memory. */
 static bool has_sizes(const mf_linear_row_params *p)
@@ -60,37 +58,6 @@ static bool linear_row_supports(const mf_vk_backend *be, const mf_op *op)
            has_forms(p);
 }
 
-/* Of all first products. */
-static uint32_t in_rows(const mf_linear_row_params *p)
-{
-    const mf_matmul_params *in = &p->in->u.matmul;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < in->n; i++)
-        n += in->weight[i].shape.n_rows;
-    return n;
-}
-
-/* Rows that each team goes through where it has n at a time. */
-static uint32_t rows_by(const mf_vk_backend *be, const mf_linear_row_params *p, uint32_t n)
-{
-    const mf_matmul_params *in = &p->in->u.matmul;
-    const uint32_t n_slots = TEAMS / (in->weight[0].shape.n_cols / TILE);
-    uint32_t n_runs = 0;
-    for (uint32_t i = 0; i < in->n; i++)
-        n_runs += mf_vk_groups(in->weight[i].shape.n_rows, n);
-    return mf_vk_groups(n_runs, n_slots * be->device.n_resident) * n;
-}
-
-/* The most of those that are least for the workgroup with the most. */
-static uint32_t team_rows(const mf_vk_backend *be, const mf_linear_row_params *p)
-{
-    uint32_t best = MOST_IN_ROWS;
-    for (uint32_t n = MOST_IN_ROWS; n >= LEAST_IN_ROWS; n -= LEAST_IN_ROWS)
-        if (rows_by(be, p, n) < rows_by(be, p, best))
-            best = n;
-    return best;
-}
-
 static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_linear_row_params *p)
 {
     const mf_matmul_params *in = &p->in->u.matmul, *out = &p->out->u.matmul;
@@ -102,7 +69,7 @@ static mf_vk_kernel kernel_of(const mf_vk_backend *be, const mf_linear_row_param
     k.constants[k.n_constants++] = true; /* loads are wide */
     k.constants[k.n_constants++] = rule->n_v_heads;
     k.constants[k.n_constants++] = rule->is_tiled;
-    k.constants[k.n_constants++] = team_rows(be, p);
+    k.constants[k.n_constants++] = mf_vk_team_rows(be, in, ROW_STEP);
     memcpy(&k.constants[k.n_constants++], &in->before.eps, sizeof in->before.eps);
     memcpy(&k.constants[k.n_constants++], &out->before.eps, sizeof out->before.eps);
     k.constants[k.n_constants++] = AHEAD;
@@ -119,7 +86,7 @@ typedef struct linear {
 
 typedef struct linear_push {
     uint64_t x, norm, more, values;
-    mf_vk_near qkv, z, b, a, last;
+    mf_vk_row_products weights;
     uint32_t epoch, unused;
 } linear_push;
 
@@ -127,7 +94,8 @@ static mf_status linear_row_reserve(mf_vk_backend *be, const mf_op *op, mf_error
 {
     const mf_linear_row_params *p = &op->u.linear_row;
     const mf_vk_kernel k = kernel_of(be, p);
-    const uint64_t n_values = in_rows(p) + p->out->u.matmul.weight[0].shape.n_cols;
+    const uint64_t n_values =
+        mf_vk_in_rows(&p->in->u.matmul) + p->out->u.matmul.weight[0].shape.n_cols;
     MF_TRY(mf_vk_prepare(be, &k, error));
     MF_TRY(mf_vk_grid_reserve(be, n_values, error));
     /* the operations themselves, where weights are not aligned */
@@ -161,11 +129,7 @@ static bool put_push(const mf_vk_backend *be, const mf_linear_row_params *p, con
     push->x = mf_vk_address(be, in->x);
     push->norm = mf_vk_address(be, in->before.weight);
     return ((push->x | push->norm | more->before | more->after) & 15) == 0 &&
-           mf_vk_put_near(be, &in->weight[0], &push->qkv) &&
-           mf_vk_put_near(be, &in->weight[1], &push->z) &&
-           mf_vk_put_near(be, &in->weight[2], &push->b) &&
-           mf_vk_put_near(be, &in->weight[3], &push->a) &&
-           mf_vk_put_near(be, &p->out->u.matmul.weight[0], &push->last);
+           mf_vk_put_row_products(be, in, &p->out->u.matmul, &push->weights);
 }
 
 static void record_each(mf_vk_backend *be, const mf_linear_row_params *p)
@@ -191,9 +155,7 @@ static void linear_row_record(mf_vk_backend *be, const mf_op *op)
     push.more = mf_vk_array(be, &more, sizeof more);
     push.values = mf_vk_grid_values(be);
     mf_vk_grid_dispatch(be, &k, &push, sizeof push);
-    for (uint32_t i = 0; i < p->in->u.matmul.n; i++)
-        be->weight_bytes += mf_weight_bytes(&p->in->u.matmul.weight[i].shape);
-    be->weight_bytes += mf_weight_bytes(&p->out->u.matmul.weight[0].shape);
+    mf_vk_count_row_products(be, &p->in->u.matmul, &p->out->u.matmul);
 }
 
 const mf_vk_op mf_vk_op_linear_row = {linear_row_supports, linear_row_reserve, linear_row_record};

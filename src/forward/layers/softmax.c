@@ -75,14 +75,87 @@ static mf_op project(const mf_runner *r, uint32_t n_rows, uint32_t layer, const 
     return op;
 }
 
-static mf_status reserve_fused(mf_runner *r, uint32_t layer, const mf_span *s, mf_error *error)
+static mf_op norm_and_rotation(const mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight,
+                               uint32_t n_heads)
 {
-    const mf_op out = out_fused(r, layer, s);
-    mf_op in = project(r, 1, layer, s);
-    in.u.matmul.x = r->plan.x;
-    in.u.matmul.before = mf_fused_norm(r, r->weights.layers[layer].input_norm);
-    MF_TRY(mf_fused_reserve(r, &in, error));
-    return mf_fused_reserve(r, &out, error);
+    const mf_plan *p = &r->plan;
+    return (mf_op){.kind = MF_OP_HEAD_NORM_ROPE,
+                   .n_rows = n_rows,
+                   .u.head_norm_rope = {.x = x,
+                                        .weight = weight,
+                                        .cos = p->cos,
+                                        .sin = p->sin,
+                                        .n_heads = n_heads,
+                                        .head_dim = r->h.head_dim,
+                                        .n_rot = r->h.n_rot,
+                                        .eps = r->h.rms_eps}};
+}
+
+/* Of queries or of keys; id 0: there is none. */
+static mf_span head_norm(const mf_runner *r, uint32_t layer, mf_span weight)
+{
+    return r->h.has_unit_norms && !r->h.is_unrotated[layer] ? r->plan.ones : weight;
+}
+
+static bool is_rotated(const mf_runner *r, uint32_t layer)
+{
+    return r->h.n_rot != 0 && !r->h.is_unrotated[layer];
+}
+
+/* Whether norm and rotation of heads are one operation. */
+static bool are_prepared_at_once(const mf_runner *r, uint32_t layer, mf_span norm)
+{
+    return norm.buffer.id != 0 && is_rotated(r, layer) && !r->h.rope.interleaved &&
+           !r->h.head_norm_is_whole && !r->h.head_norm_is_last;
+}
+
+static bool queries_grow(const mf_runner *r, uint32_t layer)
+{
+    return r->h.query_growth != 0 && (r->h.is_unrotated[layer] || r->h.rotated_queries_grow);
+}
+
+/* One row of one sequence, whose norm is left to products. */
+typedef struct row_ops {
+    mf_op in, queries, keys, attend, out, row;
+} row_ops;
+
+static void make_row(const mf_runner *r, uint32_t layer, mf_input_step before, row_ops *ops)
+{
+    const mf_full_weights *w = &r->weights.layers[layer].u.full;
+    const mf_span *s = r->plan.kind[MF_LAYER_FULL];
+    ops->in = project(r, 1, layer, s);
+    ops->in.u.matmul.x = r->plan.x;
+    ops->in.u.matmul.before = before;
+    ops->queries = norm_and_rotation(r, 1, s[Q], head_norm(r, layer, w->q_norm), r->h.n_heads);
+    ops->keys = norm_and_rotation(r, 1, s[K], head_norm(r, layer, w->k_norm), r->h.n_kv_heads);
+    ops->attend = attention(r, 1, layer, s);
+    ops->out = out_fused(r, layer, s);
+    ops->row =
+        (mf_op){.kind = MF_OP_ATTEND_ROW,
+                .n_rows = 1,
+                .u.attend_row = {&ops->in, &ops->queries, &ops->keys, &ops->attend, &ops->out}};
+}
+
+/* Whether nothing else is done in such a layer. */
+static bool is_plain(const mf_runner *r, uint32_t layer)
+{
+    const mf_full_weights *w = &r->weights.layers[layer].u.full;
+    const bool has_bias = w->q_bias.buffer.id != 0 || w->k_bias.buffer.id != 0 ||
+                          w->v_bias.buffer.id != 0 || w->o_bias.buffer.id != 0;
+    return !has_bias && !queries_grow(r, layer) &&
+           are_prepared_at_once(r, layer, head_norm(r, layer, w->q_norm)) &&
+           are_prepared_at_once(r, layer, head_norm(r, layer, w->k_norm));
+}
+
+static mf_status reserve_fused(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    bool *has = &r->fused.has_attend_row[layer];
+    row_ops ops;
+    make_row(r, layer, mf_fused_norm(r, r->weights.layers[layer].input_norm), &ops);
+    MF_TRY(mf_fused_reserve(r, &ops.in, error));
+    MF_TRY(mf_fused_reserve(r, &ops.out, error));
+    *has = r->fused.is_on && is_plain(r, layer);
+    return mf_joined_reserve(r, &ops.row, has, error);
 }
 
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
@@ -96,7 +169,7 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     MF_TRY(mf_reserve_kinds(r, kinds, error));
     const mf_op op = attention(r, r->plan.n_chunk, layer, r->plan.kind[MF_LAYER_FULL]);
     MF_TRY(mf_backend_reserve(r->backend, &op, error));
-    return reserve_fused(r, layer, r->plan.kind[MF_LAYER_FULL], error);
+    return reserve_fused(r, layer, error);
 }
 
 static void run_project(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span *s)
@@ -118,17 +191,7 @@ static void run_project(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_
 static void norm_and_rotate(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight,
                             uint32_t n_heads)
 {
-    const mf_plan *p = &r->plan;
-    const mf_op op = {.kind = MF_OP_HEAD_NORM_ROPE,
-                      .n_rows = n_rows,
-                      .u.head_norm_rope = {.x = x,
-                                           .weight = weight,
-                                           .cos = p->cos,
-                                           .sin = p->sin,
-                                           .n_heads = n_heads,
-                                           .head_dim = r->h.head_dim,
-                                           .n_rot = r->h.n_rot,
-                                           .eps = r->h.rms_eps}};
+    const mf_op op = norm_and_rotation(r, n_rows, x, weight, n_heads);
     mf_record(r, &op);
 }
 
@@ -168,17 +231,14 @@ static void scale_queries(mf_runner *r, uint32_t n_rows, mf_span x)
 static void prepare_heads(mf_runner *r, uint32_t n_rows, uint32_t layer, mf_span x, mf_span weight,
                           uint32_t n_heads)
 {
-    const bool is_rotated = r->h.n_rot != 0 && !r->h.is_unrotated[layer];
-    const bool is_normed = weight.buffer.id != 0;
-    const bool is_last = r->h.head_norm_is_last;
-    const bool is_plain = !r->h.rope.interleaved && !r->h.head_norm_is_whole && !is_last;
-    if (is_normed && is_rotated && is_plain) {
+    const bool is_normed = weight.buffer.id != 0, is_last = r->h.head_norm_is_last;
+    if (are_prepared_at_once(r, layer, weight)) {
         norm_and_rotate(r, n_rows, x, weight, n_heads);
         return;
     }
     if (is_normed && !is_last)
         norm_heads(r, n_rows, x, weight, n_heads);
-    if (is_rotated)
+    if (is_rotated(r, layer))
         mf_record_rope(r, n_rows, x, n_heads, n_heads * r->h.head_dim, r->h.head_dim);
     if (is_normed && is_last)
         norm_heads(r, n_rows, x, weight, n_heads);
@@ -205,15 +265,29 @@ static void attend(mf_runner *r, uint32_t n_rows, uint32_t layer, const mf_span 
         mf_record(r, &op);
 }
 
+/* Whether that was all. */
+static bool run_row(mf_runner *r, uint32_t layer)
+{
+    mf_input_step before;
+    row_ops ops;
+    if (!r->fused.has_attend_row[layer] || !mf_fused_take_norm(r, &before))
+        return false;
+    make_row(r, layer, before, &ops);
+    mf_record(r, &ops.row);
+    r->fused.is_added = true;
+    return true;
+}
+
 static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
 {
     const mf_full_weights *w = &r->weights.layers[layer].u.full;
     const mf_span *s = r->plan.kind[MF_LAYER_FULL];
-    const bool is_unit = r->h.has_unit_norms && !r->h.is_unrotated[layer];
+    if (run_row(r, layer))
+        return;
     run_project(r, n_rows, layer, s);
-    prepare_heads(r, n_rows, layer, s[Q], is_unit ? r->plan.ones : w->q_norm, r->h.n_heads);
-    prepare_heads(r, n_rows, layer, s[K], is_unit ? r->plan.ones : w->k_norm, r->h.n_kv_heads);
-    if (r->h.query_growth != 0 && (r->h.is_unrotated[layer] || r->h.rotated_queries_grow))
+    prepare_heads(r, n_rows, layer, s[Q], head_norm(r, layer, w->q_norm), r->h.n_heads);
+    prepare_heads(r, n_rows, layer, s[K], head_norm(r, layer, w->k_norm), r->h.n_kv_heads);
+    if (queries_grow(r, layer))
         scale_queries(r, n_rows, s[Q]);
     attend(r, n_rows, layer, s);
     if (r->fused.is_at_hand && w->o_bias.buffer.id == 0) {

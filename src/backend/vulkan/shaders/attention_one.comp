@@ -29,114 +29,17 @@ layout(push_constant, scalar) uniform Push {
 
 const uint THREADS = 256;
 const uint SLICE4 = SLICE / 4, HEAD4 = HEAD / 4, STRIDE = SLICE4 + 1; // vec4s
-const uint LOADS = BLOCK * SLICE4 / THREADS, N_SLICES = HEAD / SLICE; // LOADS: of a slice
-const uint N_LOADS = LOADS * N_SLICES;
-const uint WIDTH = N_KEYS * HEAD, BYTES = TYPE == F32 ? 4 : 2;
 
 shared vec4 keys[BLOCK * STRIDE];
 shared vec4 queries[QUERIES * HEAD4];
 shared vec4 powers[QUERIES * BLOCK / 4];
 
-uvec4 keys_ahead[N_LOADS];
-uint values_ahead[BLOCK];
+const uint N_VALUES = BLOCK;
 
-vec4 unpacked(uvec4 x)
-{
-    if (TYPE == F32)
-        return uintBitsToFloat(x);
-    return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff0000u, x.y << 16, x.y & 0xffff0000u));
-}
-
-// As it will be read from the cache.
-float kept(float x)
-{
-    return TYPE == F32 ? x : uintBitsToFloat(bfloat_of(x) << 16);
-}
-
-uvec4 load_quad(uint64_t row, uint quad)
-{
-    if (TYPE == F32)
-        return floatBitsToUint(Floats4(row).v[quad]);
-    return uvec4(Words2(row).v[quad], 0, 0);
-}
-
-uint load_value(uint64_t row, uint col)
-{
-    return TYPE == F32 ? Words(row).v[col] : uint(Halves(row).v[col]) << 16;
-}
-
-// Those of the block's positions before `limit`; of others zeros.
-void load_keys(uint64_t first, uint64_t last, uint limit, uint t)
-{
-    [[unroll]] for (uint i = 0; i < N_LOADS; i++) {
-        const uint key = i % LOADS * (THREADS / SLICE4) + t / SLICE4;
-        const uint64_t page = i % LOADS * (THREADS / SLICE4) < PAGE ? first : last;
-        keys_ahead[i] = uvec4(0);
-        if (key < limit)
-            keys_ahead[i] = load_quad(page + key % PAGE * (WIDTH * BYTES),
-                                      i / LOADS * SLICE4 + t % SLICE4);
-    }
-}
-
-void load_values(uint64_t first, uint64_t last, uint limit, uint col)
-{
-    [[unroll]] for (uint i = 0; i < BLOCK; i++) {
-        values_ahead[i] = 0;
-        if (i < limit)
-            values_ahead[i] = load_value((i < PAGE ? first : last) + i % PAGE * (WIDTH * BYTES), col);
-    }
-}
-
-// The score of a query and a key; every invocation comes here. fresh_k: a quad of the row that is
-// appended, of whoever has the quad's number; it is position `fresh` of the block.
-float score(uint t, uint query, uint key, vec4 fresh_k, uint fresh)
-{
-    float sum = 0.0;
-    [[unroll]] for (uint s = 0; s < N_SLICES; s++) {
-        if (s != 0)
-            barrier();
-        [[unroll]] for (uint i = 0; i < LOADS; i++) {
-            const uint k = i * (THREADS / SLICE4) + t / SLICE4;
-            if (k != fresh)
-                keys[k * STRIDE + t % SLICE4] = unpacked(keys_ahead[s * LOADS + i]);
-        }
-        if (fresh < BLOCK && t / SLICE4 == s)
-            keys[fresh * STRIDE + t % SLICE4] = fresh_k;
-        barrier();
-        if (query < QUERIES)
-            [[dont_unroll]] for (uint d = 0; d < SLICE4; d += 8)
-                [[unroll]] for (uint e = 0; e < 8; e++) {
-                    const vec4 x = queries[query * HEAD4 + s * SLICE4 + d + e];
-                    const vec4 k = keys[key * STRIDE + d + e];
-                    sum = fma(x.x, k.x, sum);
-                    sum = fma(x.y, k.y, sum);
-                    sum = fma(x.z, k.z, sum);
-                    sum = fma(x.w, k.w, sum);
-                }
-    }
-    return sum;
-}
-
-float most_of(uint query)
-{
-    vec4 most = powers[query * BLOCK / 4];
-    [[unroll]] for (uint i = 1; i < BLOCK / 4; i++)
-        most = max(most, powers[query * BLOCK / 4 + i]);
-    return ceil(max(max(most.x, most.y), max(most.z, most.w)));
-}
-
-float sum_of(uint query)
-{
-    float sums[4];
-    [[unroll]] for (uint l = 0; l < 4; l++) {
-        sums[l] = 0.0;
-        [[unroll]] for (uint i = 0; i < BLOCK / 16; i++) {
-            const vec4 x = powers[query * BLOCK / 4 + l * BLOCK / 16 + i];
-            sums[l] += (x.x + x.y) + (x.z + x.w);
-        }
-    }
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
+#define KEY_QUAD(i) keys[i]
+#define QUERY_QUAD(i) queries[i]
+#define POWER_QUAD(i) powers[i]
+#include "attention_block.glsl"
 
 void put(uint head, uint block, uint t, float value, float most, float total)
 {
@@ -173,25 +76,15 @@ void main()
     [[unroll]] for (uint e = 0; e < 4; e++)
         fresh_k[e] = kept(fresh_k[e]);
     const uint64_t head_at = key_head * (HEAD * BYTES);
-    load_keys(first + p.k_offset + head_at, last + p.k_offset + head_at, limit, t);
-    load_values(first + p.v_offset + head_at, last + p.v_offset + head_at, t < HEAD ? limit : 0, t);
+    load_keys(first + p.k_offset + head_at, last + p.k_offset + head_at, t);
+    load_values(first + p.v_offset + head_at, last + p.v_offset + head_at, 0, t < HEAD ? limit : 0, t);
     for (uint i = t; i < QUERIES * HEAD4; i += THREADS)
         queries[i] =
             i / HEAD4 < n_queries ? Floats4(uint64_t(p.q)).v[first_head * HEAD4 + i] : vec4(0.0);
     const float sum = score(t, query, key, fresh_k, fresh);
     const bool is_seen = base + key <= p.position && base + key >= first_seen(p.window, p.position);
     const float x = is_seen ? sum * p.scale : NOTHING;
-    if (query < QUERIES)
-        powers[t / 4][t % 4] = x;
-    barrier();
-    float most[QUERIES];
-    [[unroll]] for (uint i = 0; i < QUERIES; i++)
-        most[i] = most_of(i);
-    barrier();
-    [[unroll]] for (uint i = 0; i < QUERIES; i++)
-        if (query == i)
-            powers[t / 4][t % 4] = x > NOTHING ? exp2(x - most[i]) : 0.0;
-    barrier();
+    weigh_keys(query, key, x);
     float sums[QUERIES];
     [[unroll]] for (uint i = 0; i < QUERIES; i++)
         sums[i] = 0.0;
@@ -208,5 +101,5 @@ void main()
         return;
     [[unroll]] for (uint i = 0; i < QUERIES; i++)
         if (i < n_queries)
-            put(first_head + i, gl_WorkGroupID.z, t, sums[i], most[i], sum_of(i));
+            put(first_head + i, gl_WorkGroupID.z, t, sums[i], block_mosts[i], sum_of(i));
 }

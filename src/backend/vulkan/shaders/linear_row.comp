@@ -37,7 +37,7 @@ layout(push_constant, scalar) uniform Push {
     Floats norm;
     Linear more;
     Pairs pairs;
-    Near qkv, z, b, a, last;
+    Near first[4], last; // of queries, keys and values; the gate z; b; a
     uint epoch;
 } p;
 
@@ -49,6 +49,7 @@ const uint SLOTS = TEAMS / SPAN, IN_ITEM = SLOTS * IN_ROWS;
 const uint OUT_ROWS = 4, OUT_SPAN = TAKEN / TILE, OUT_ITEM = TEAMS / OUT_SPAN * OUT_ROWS;
 // Where values lie among pairs: rows of the first products, then the heads.
 const uint AT_Z = CHANNELS, AT_B = AT_Z + TAKEN, AT_A = AT_B + N_V_HEADS, N_IN = AT_A + N_V_HEADS, HEADS = N_IN;
+const uint AT_1 = AT_Z, AT_2 = AT_B, AT_3 = AT_A;
 const uint IN_PARTS = IN_ROWS * TEAMS * TEAM, OUT_PARTS = OUT_ROWS * TEAMS * TEAM; // behind what is taken
 const uint N_PARTS = IN_PARTS > TAKEN + OUT_PARTS ? IN_PARTS : TAKEN + OUT_PARTS;
 const uint N_RULE = THREADS + 17 * DIM; // see SUMS
@@ -67,23 +68,7 @@ shared float squares[QUADS];
 #define GRID_FAULT p.more.fault
 #include "grid.glsl"
 #include "row_input.glsl"
-
-// Parts of n_rows from `first` on become their sums: lane i of a team has that of the row i * TEAMS + its number.
-float row_sums(uint first, const uint n_rows, const uint n_tiles, uint id)
-{
-    float mine = 0.0;
-    [[unroll]] for (uint i = 0; i * TEAMS < n_rows; i++) {
-        const uint row = first + (i * TEAMS + id / TEAM) % n_rows;
-        float total = 0.0;
-        [[unroll]] for (uint t = 0; t < n_tiles; t++) {
-            const uint at = part_at(row, n_tiles, t, id % TEAM);
-            total = add_part(total, memory[at / 4][at % 4]);
-        }
-        total = team_sum(total, id);
-        mine = id % TEAM == i ? total : mine;
-    }
-    return mine;
-}
+#include "row_products.glsl"
 
 // ---- the state
 vec4 state[8]; // of a head: four columns of rows of an invocation, see state_row
@@ -115,44 +100,6 @@ void store_state(Linear m, uint head)
 }
 
 // ---- the first products
-// Rows of one weight are cut into runs of IN_ROWS, which teams side by side have.
-uint runs_of(uint n_rows)
-{
-    return (n_rows + IN_ROWS - 1) / IN_ROWS;
-}
-
-uint n_runs()
-{
-    return runs_of(AT_Z) + runs_of(TAKEN) + 2 * runs_of(N_V_HEADS);
-}
-
-struct Run {
-    uint first, n; // rows: where their results lie among pairs
-    Weight at;     // of the first one
-};
-
-Run run_of(uint i, uint col)
-{
-    const uint z = runs_of(AT_Z), b = z + runs_of(TAKEN), a = b + runs_of(N_V_HEADS), n = a + runs_of(N_V_HEADS);
-    const uint run = min(i, n - 1); // there may be none
-    const uint begin = run < z ? 0 : run < b ? AT_Z : run < a ? AT_B : AT_A;
-    const uint end = run < z ? AT_Z : run < b ? AT_B : run < a ? AT_A : N_IN;
-    const uint row = (run - (run < z ? 0 : run < b ? z : run < a ? b : a)) * IN_ROWS;
-    Weight w = weight_of(p.qkv), wz = weight_of(p.z), wb = weight_of(p.b), wa = weight_of(p.a);
-    w.values = run < z ? w.values : run < b ? wz.values : run < a ? wb.values : wa.values;
-    w.scales = run < z ? w.scales : run < b ? wz.scales : run < a ? wb.scales : wa.scales;
-    w.biases = run < z ? w.biases : run < b ? wz.biases : run < a ? wb.biases : wa.biases;
-    return Run(begin + row, i < n ? min(end - begin - row, IN_ROWS) : 0, chunk_at(w, row, col, N_COLS));
-}
-
-// Without a branch.
-void next_row_if(inout Weight w, bool goes_on)
-{
-    w.values += goes_on ? row_bytes(N_COLS) : 0;
-    w.scales += goes_on ? scale_row_bytes(N_COLS) : 0;
-    w.biases += goes_on ? scale_row_bytes(N_COLS) : 0;
-}
-
 // What is done with a row's sum, and what that needs.
 struct Finish {
     uint row; // N_IN: nothing
@@ -162,9 +109,7 @@ struct Finish {
 // Of the item's runs that begin with `first`; the convolution's are apart.
 Finish begin_finish(Linear m, uint first, uint id, out float last[WIDTH], out float w[WIDTH])
 {
-    const uint i = id % TEAM * TEAMS + id / TEAM;
-    const Run run = run_of(first + i / IN_ROWS, 0);
-    Finish f = Finish(i < IN_ITEM && i % IN_ROWS < run.n ? run.first + i % IN_ROWS : N_IN, 0.0, 0.0);
+    Finish f = Finish(summed_row(first, id), 0.0, 0.0);
     load_past(Floats(m.conv), m.conv_before, CHANNELS, f.row < AT_Z ? f.row : 0, last, w);
     if (f.row >= AT_A && f.row < N_IN) {
         f.a_log = Floats(m.a_log).v[f.row - AT_A];
@@ -199,10 +144,7 @@ void multiply_in(Linear m, uint id)
     [[dont_unroll]] for (uint first = gl_WorkGroupID.x * SLOTS; first < n_runs(); first += G * SLOTS) {
         Run run = run_of(first + slot, col);
         Chunk c[AHEAD];
-        [[unroll]] for (uint i = 0; i < AHEAD; i++) {
-            c[i] = fetch_at(run.at, col);
-            next_row_if(run.at, i + 1 < run.n);
-        }
+        begin_run(run, col, c);
         if (first == gl_WorkGroupID.x * SLOTS) {
             fetch_weights(weights, id);
             share_x(loads, weights, uintBitsToFloat(EPS), id);
@@ -211,33 +153,12 @@ void multiply_in(Linear m, uint id)
         }
         float last[WIDTH], w[WIDTH];
         const Finish f = begin_finish(m, first, id, last, w);
-        [[dont_unroll]] for (uint k = 0; k < IN_ROWS; k += AHEAD)
-            [[unroll]] for (uint i = 0; i < AHEAD; i++) {
-                put_part(slot * IN_ROWS + k + i, SPAN, span, lane, multiply(c[i]));
-                if (k + AHEAD < IN_ROWS) {
-                    c[i] = fetch_at(run.at, col);
-                    next_row_if(run.at, k + AHEAD + i + 1 < run.n);
-                }
-            }
+        multiply_run(run, col, c, slot, span, lane);
         if (first + G * SLOTS >= n_runs() && gl_WorkGroupID.x < N_V_HEADS)
             load_state(m, gl_WorkGroupID.x);
         barrier();
         finish_row(m, f, row_sums(0, IN_ITEM, SPAN, id), last, w);
         barrier();
-    }
-}
-
-// ---- the last product
-Chunk out_chunks[OUT_ROWS];
-
-// Of an invocation's rows of a workgroup's part, which begins with row `first`.
-void fetch_out(uint first, uint id)
-{
-    const uint team = id / TEAM, col = team % OUT_SPAN * TILE + id % TEAM * CHUNK;
-    Weight at = chunk_at(weight_of(p.last), first + team / OUT_SPAN * OUT_ROWS, col, TAKEN);
-    [[unroll]] for (uint i = 0; i < OUT_ROWS; i++) {
-        out_chunks[i] = fetch_at(at, col);
-        next_row(at, TAKEN);
     }
 }
 
@@ -335,7 +256,7 @@ void run_head(Linear m, uint head, uint id)
         beta_shared = taken.y;
     barrier();
     if (head == gl_WorkGroupID.x)
-        fetch_out(min(head * OUT_ITEM, N_COLS - OUT_ITEM), id);
+        fetch_out(first_out(), id);
     norm_keys(m, i);
     foretell(decay_shared, i);
     barrier();
@@ -370,39 +291,18 @@ uint run_heads(Linear m, uint id)
     return held;
 }
 
-void multiply_out(Linear m, uint held, uint id)
-{
-    const uint lane = id % TEAM, team = id / TEAM, span = team % OUT_SPAN, slot = team / OUT_SPAN;
-    const uint BEHIND = TAKEN / (OUT_SPAN * TEAM), step = gl_NumWorkGroups.x * OUT_ITEM;
-    const uint mine = lane * TEAMS + team; // the row of an item that is finished here, if it is one
-    uint first = gl_WorkGroupID.x * OUT_ITEM;
-    float old = p.x.v[min(first, N_COLS - OUT_ITEM) + (mine < OUT_ITEM ? mine : 0)];
-    take_row(HEADS, id);
-    take_x(span, lane);
-    if (held != NO_HEAD)
-        store_state(m, held);
-    [[dont_unroll]] for (; first < N_COLS; first += step) {
-        [[unroll]] for (uint i = 0; i < OUT_ROWS; i++)
-            put_part(BEHIND + slot * OUT_ROWS + i, OUT_SPAN, span, lane, multiply(out_chunks[i]));
-        barrier();
-        const float y = row_sums(BEHIND, OUT_ITEM, OUT_SPAN, id);
-        if (mine < OUT_ITEM)
-            p.x.v[first + mine] = old + y;
-        if (first + step < N_COLS) {
-            barrier();
-            fetch_out(first + step, id);
-            old = p.x.v[first + step + (mine < OUT_ITEM ? mine : 0)];
-        }
-    }
-}
-
 void main()
 {
     const uint id = lane_number();
     Linear m = p.more;
     multiply_in(m, id);
     if (gl_WorkGroupID.x >= N_V_HEADS)
-        fetch_out(min(gl_WorkGroupID.x * OUT_ITEM, N_COLS - OUT_ITEM), id);
+        fetch_out(first_out(), id);
     const uint held = run_heads(m, id);
-    multiply_out(m, held, id);
+    const float old = old_out(first_out(), id);
+    take_row(HEADS, id);
+    take_x(id / TEAM % OUT_SPAN, id % TEAM);
+    if (held != NO_HEAD)
+        store_state(m, held);
+    multiply_out(old, id);
 }
