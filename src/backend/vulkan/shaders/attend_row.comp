@@ -345,12 +345,11 @@ void merge_all(Row m, uint id)
         merge(m, first, id);
 }
 
-// ---- the first products; then the block of the workgroup's first turn is on its way
-void multiply_in(Row m, Turn t, uint id)
+// ---- the first products
+void multiply_in(uint id)
 {
     const uint lane = id % TEAM, span = id / TEAM % SPAN, slot = id / TEAM / SPAN;
     const uint col = span * TILE + lane * CHUNK, G = gl_NumWorkGroups.x;
-    const bool attends = gl_WorkGroupID.x < n_turns(m);
     vec4 loads[X_LOADS], weights[X_LOADS];
     load_x(p.x, p.norm, id, loads, weights);
     leave_weights(weights, id); // what is asked for before the input is there keeps it back
@@ -367,19 +366,11 @@ void multiply_in(Row m, Turn t, uint id)
         }
         const uint row = summed_row(first, id);
         multiply_run(run, col, c, slot, span, lane);
-        if (first + G * SLOTS >= n_runs() && attends) {
-            load_steps(m, id);
-            load_block(m, t, id);
-        }
         barrier();
         const float y = row_sums(0, IN_ITEM, SPAN, id);
         if (row < N_IN)
             put(row, row < AT_3 ? y : sigmoid(y));
         barrier();
-    }
-    if (gl_WorkGroupID.x * SLOTS >= n_runs() && attends) {
-        load_steps(m, id);
-        load_block(m, t, id);
     }
 }
 
@@ -388,7 +379,11 @@ void main()
     const uint id = lane_number();
     const Row m = row_of(p.more);
     const Turn t = turn_of(m, min(gl_WorkGroupID.x, n_turns(m) - 1));
-    multiply_in(m, t, id);
+    multiply_in(id);
+    if (gl_WorkGroupID.x < n_turns(m)) { // not earlier: products need the registers
+        load_steps(m, id);
+        load_block(m, t, id);
+    }
     attend_all(m, t, id);
     fetch_out(first_out(), id);
     const float old = old_out(first_out(), id);
