@@ -49,6 +49,28 @@ static void write_tables(bench *b)
     b->gpu.be->base.ops->write(&b->gpu.be->base, b->tables, tables, sizeof tables);
 }
 
+/* What MAX_TOKENS rows choose in each of N_CHOICES operations: each row other experts, evenly. */
+static void write_choices(bench *b)
+{
+    static int32_t ids[N_CHOICES * MAX_TOKENS * N_CHOSEN];
+    uint64_t random = 88172645463325252u;
+    for (uint32_t row = 0; row < N_CHOICES * MAX_TOKENS; row++) {
+        int32_t *own = ids + row * N_CHOSEN;
+        for (uint32_t i = 0; i < N_CHOSEN;) {
+            bool is_new = true;
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            own[i] = (int32_t)(random >> 20) & (N_EXPERTS - 1);
+            for (uint32_t j = 0; j < i; j++)
+                is_new = is_new && own[j] != own[i];
+            i += is_new;
+        }
+    }
+    b->choices = bench_gpu_create(&b->gpu, sizeof ids, "choices");
+    b->gpu.be->base.ops->write(&b->gpu.be->base, b->choices, ids, sizeof ids);
+}
+
 static bool is_power(uint32_t n, uint32_t most)
 {
     return n != 0 && n <= most && (n & (n - 1)) == 0;
@@ -101,6 +123,7 @@ static void open_backend(bench *b)
     bench_gpu_fill(&b->gpu, b->weights, b->n_bytes);
     bench_gpu_fill(&b->gpu, b->x, OPERANDS * OPERAND_BYTES);
     write_tables(b);
+    write_choices(b);
     bench_write_norm(b);
     take_ways(b);
     if (b->n_rows != 0)

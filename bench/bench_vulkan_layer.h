@@ -11,6 +11,8 @@
 #define OPERANDS 8u
 #define OPERAND_BYTES ((uint64_t)MAX_TOKENS * 248320 * 4)
 #define N_EXPERTS 256u
+#define N_CHOSEN 8u  /* of a row */
+#define N_CHOICES 32u /* operations that choose others each */
 #define STATE_BYTES ((uint64_t)64 << 20) /* before the weights */
 
 typedef enum bench_joined {
@@ -27,6 +29,7 @@ typedef struct bench {
     uint32_t n_mib, n_repeats, n_tokens, n_slices, n_rows, barrier, prefetches;
     bench_gpu gpu;
     mf_span weights, x, tables; /* tables: see write_tables */
+    mf_span choices;            /* of routed experts of several rows: see write_choices */
     uint64_t n_bytes, at;       /* of weights; where the next one goes */
     uint64_t n_touched;         /* bytes of states and caches of the operation made last */
     double read;                /* bytes a second, at best */

@@ -428,30 +428,50 @@ static mf_weight slot_weight(const bench *b, uint32_t n_rows, uint32_t n_cols, u
     return w;
 }
 
+/* Slots of all experts from the beginning of the weights on. */
+static void put_slots(const bench *b, const subject *s, mf_routed_experts_params *p)
+{
+    uint64_t at = STATE_BYTES;
+    p->slot = mf_span_at(b->tables, N_EXPERTS * sizeof(uint32_t));
+    p->slots = mf_span_at(b->weights, STATE_BYTES);
+    p->n_slots = N_EXPERTS;
+    p->k = N_CHOSEN;
+    p->gate = slot_weight(b, s->a, s->b, &at);
+    p->up = slot_weight(b, s->a, s->b, &at);
+    p->down = slot_weight(b, s->b, s->a, &at);
+    p->slot_bytes = at - STATE_BYTES;
+}
+
 static void make_fused_experts(bench *b, const subject *s, mf_op *op)
 {
-    const uint32_t which = b->n_routed++ % (N_EXPERTS / 8);
-    uint64_t at = STATE_BYTES;
+    const uint32_t which = b->n_routed++ % (N_EXPERTS / N_CHOSEN);
     *op = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = 1};
     mf_routed_experts_params *p = &op->u.routed;
     *p = (mf_routed_experts_params){.x = small(b, 0),
                                     .ids = mf_span_at(b->tables, which * 8 * sizeof(int32_t)),
-                                    .slot = mf_span_at(b->tables, N_EXPERTS * sizeof(uint32_t)),
                                     .act = small(b, ACT),
                                     .out = small(b, OUT),
-                                    .slots = mf_span_at(b->weights, STATE_BYTES),
-                                    .n_slots = N_EXPERTS,
                                     .n_experts = N_EXPERTS + 8,
-                                    .k = 8,
                                     .before = normed(b),
                                     .sum = {.x = small(b, 0),
                                             .weights = small(b, WEIGHTS),
                                             .shared = small(b, SHARED),
                                             .shared_gate = small(b, SHARED_GATE)}};
-    p->gate = slot_weight(b, s->a, s->b, &at);
-    p->up = slot_weight(b, s->a, s->b, &at);
-    p->down = slot_weight(b, s->b, s->a, &at);
-    p->slot_bytes = at - STATE_BYTES;
+    put_slots(b, s, p);
+}
+
+/* Of several rows. */
+static void make_routed(bench *b, const subject *s, mf_op *op)
+{
+    const uint64_t which = b->n_routed++ % N_CHOICES;
+    *op = (mf_op){.kind = MF_OP_ROUTED_EXPERTS, .n_rows = b->n_tokens};
+    op->u.routed = (mf_routed_experts_params){
+        .x = bench_operand(b, 0),
+        .ids = mf_span_at(b->choices, which * MAX_TOKENS * N_CHOSEN * sizeof(int32_t)),
+        .act = bench_operand(b, 1),
+        .out = bench_operand(b, 2),
+        .n_experts = N_EXPERTS};
+    put_slots(b, s, &op->u.routed);
 }
 
 /* Two are made before the first is recorded. Norms make logits small, so that it chooses others
@@ -542,6 +562,7 @@ const subject subjects[] = {
     {"swiglu 512", make_swiglu, 512, 0, 0, 1, 1, 0, BENCH_ALONE, false},
     {"shared down, 2048x512", make_matmul, 2048, 512, 0, 1, 1, 0, BENCH_ALONE, false},
     {"experts 8 of 512x2048", make_experts, 512, 2048, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"routed experts 8 of 512x2048", make_routed, 512, 2048, 0, 0, 0, 0, BENCH_ALONE, false},
     {"combine 8 of 2048", make_combine, 2048, 8, 0, 1, 1, 0, BENCH_ALONE, false},
     {"copy rows 2048", make_copy_rows, 2048, 0, 0, 0, 0, 1, BENCH_ALONE, false},
     {"matmul 512x2048", make_matmul, 512, 2048, 0, 0, 0, 0, BENCH_ALONE, false},
