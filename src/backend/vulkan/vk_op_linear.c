@@ -18,6 +18,10 @@
 #define DELTA_KEYED_LONG_BYTES (27u * 1024u)
 #define DELTA_FEW_BYTES (7u * 1024u) /* beside the rows at hand */
 #define MOST_KEY_DIM 512u
+/* Of gated_delta_one.comp: columns of a workgroup; rows that its shards go through by fours. */
+#define DELTA_ONE_COLS 128u
+#define DELTA_ONE_KEYS (4 * DELTA_SHARDS)
+#define DELTA_ONE_MOST_KEY_DIM 128u
 
 /* ------------------------------------------------------------------------------ convolution -- */
 
@@ -168,6 +172,34 @@ static bool delta_is_long(const mf_vk_backend *be, const mf_op *op)
     return is_long && delta_has_long(be, op);
 }
 
+static mf_vk_kernel one_kernel(const mf_op *op)
+{
+    return delta_kernel(op, MF_VK_SHADER_gated_delta_one);
+}
+
+/* Whether the head's sizes are those of the kernel for sequences of one row. */
+static bool delta_has_one(const mf_op *op)
+{
+    const mf_gated_delta_params *p = &op->u.gated_delta;
+    return !p->has_key_decays && p->key_dim % DELTA_ONE_KEYS == 0 &&
+           p->key_dim <= DELTA_ONE_MOST_KEY_DIM && p->value_dim % DELTA_ONE_COLS == 0;
+}
+
+/* Whether several sequences have one row each, and their states lie so that they can be read by 16
+ * bytes. The same bits. */
+static bool delta_is_ones(const mf_vk_backend *be, const mf_op *op)
+{
+    const mf_gated_delta_params *p = &op->u.gated_delta;
+    uint64_t bits = mf_vk_address(be, p->qkv) | mf_vk_address(be, p->out) | p->state_offset;
+    bool is_one = delta_has_one(op) && be->batches.n_sequences > 1;
+    for (uint32_t i = 0; i < be->batches.n_sequences && is_one; i++) {
+        const mf_sequence *s = &be->batches.sequences[i];
+        is_one = s->n_rows == 1;
+        bits |= mf_vk_address(be, s->state[0]) | mf_vk_address(be, s->state[1]);
+    }
+    return is_one && bits % 16 == 0;
+}
+
 static bool delta_supports(const mf_vk_backend *be, const mf_op *op)
 {
     return op->u.gated_delta.key_dim != 0 && op->u.gated_delta.key_dim <= MOST_KEY_DIM &&
@@ -185,6 +217,10 @@ static mf_status delta_reserve(mf_vk_backend *be, const mf_op *op, mf_error *err
 {
     const mf_vk_kernel few = few_kernel(op), ready = ready_kernel(op), many = long_kernel(op);
     MF_TRY(mf_vk_prepare(be, &few, error));
+    if (delta_has_one(op)) {
+        const mf_vk_kernel one = one_kernel(op);
+        MF_TRY(mf_vk_prepare(be, &one, error));
+    }
     if (!delta_has_long(be, op))
         return MF_OK;
     MF_TRY(mf_vk_prepare(be, &ready, error));
@@ -239,6 +275,16 @@ static void record_long(mf_vk_backend *be, const mf_op *op, const delta_push *al
     dispatch_ready(be, op, &ready, &first, sizeof first);
     mf_vk_step(be);
     dispatch_columns(be, op, &kernel, &then, sizeof then);
+}
+
+/* One for each head of a sequence of one row. */
+static void dispatch_ones(mf_vk_backend *be, const mf_op *op, const delta_push *push)
+{
+    const mf_gated_delta_params *p = &op->u.gated_delta;
+    const mf_vk_kernel kernel = one_kernel(op);
+    mf_vk_dispatch(be, &kernel, push, offsetof(delta_push, single),
+                   (const uint32_t[]){mf_vk_groups(p->value_dim, DELTA_ONE_COLS), p->n_v_heads,
+                                      be->batches.n_sequences});
 }
 
 float mf_vk_query_scale(const mf_gated_delta_params *p)
@@ -342,6 +388,10 @@ static void delta_record(mf_vk_backend *be, const mf_op *op)
                              .single = mf_vk_batch_single(be)};
     if (delta_is_long(be, op)) {
         record_long(be, op, &push);
+        return;
+    }
+    if (delta_is_ones(be, op)) {
+        dispatch_ones(be, op, &push);
         return;
     }
     dispatch_columns(be, op, &kernel, &push, sizeof push);
