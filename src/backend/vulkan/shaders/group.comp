@@ -23,6 +23,7 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 const uint MOST = 256, CLASSES = 4;
+const uint AT_ONCE = 8; // fours of picks; behind the last one is no expert
 const int NO_EXPERT = 0x7fffffff;
 
 shared ivec4 experts[MOST / 4];
@@ -41,15 +42,20 @@ void move(inout Weight w, uint64_t to, uint expert, uint product)
     w.biases += biases == 0 ? to : uint64_t(expert) * biases;
 }
 
-void make_jobs(uint expert, uint at, uint n_rows, uint place)
+void make_jobs(uint pick, uint expert, uint slot, uint at, uint n_rows, uint place)
 {
-    const uint64_t to = uint64_t(p.slot.v[expert]) * p.slot_bytes;
+    const uint64_t to = uint64_t(slot) * p.slot_bytes;
     [[unroll]] for (uint product = 0; product < 2; product++) {
         Job job = p.of_slot_0.v[product];
         move(job.weight, to, expert, product);
         move(job.up, to, expert, product);
-        job.rows = uint64_t(p.lists) + (product * p.n_picks + at) * 4;
-        job.y_rows = p.n_picks;
+        if (n_rows == 1) { // nothing has to be looked up
+            job.x += uint64_t(product == 0 ? pick / p.k : pick) * job.x_stride * 4;
+            job.y += uint64_t(pick) * job.y_stride * 4;
+        } else {
+            job.rows = uint64_t(p.lists) + (product * p.n_picks + at) * 4;
+            job.y_rows = p.n_picks;
+        }
         job.n_tokens = n_rows;
         p.made.v[product * CLASSES * p.n_picks + place] = job;
     }
@@ -74,17 +80,23 @@ void main()
     if (i < CLASSES * (MOST / 32))
         firsts[i / (MOST / 32)][i % (MOST / 32)] = 0;
     barrier();
-    uint at = 0, n_rows = 0;
-    bool is_first = is_pick;
-    for (uint four = 0; four < (p.n_picks + 3) / 4; four++) {
-        const ivec4 others = experts[four];
-        [[unroll]] for (uint e = 0; e < 4; e++) {
-            const bool is_same = others[e] == mine, is_before = is_same && 4 * four + e < i;
-            at += uint(others[e] < mine || is_before);
-            n_rows += uint(is_same);
-            is_first = is_first && !is_before;
+    uint slot = 0; // on its way meanwhile
+    if (is_pick)
+        slot = p.slot.v[mine];
+    uint at = 0, n_rows = 0, n_before = 0;
+    for (uint first = 0; first < (p.n_picks + 3) / 4; first += AT_ONCE) {
+        [[unroll]] for (uint four = first; four < first + AT_ONCE; four++) {
+            const ivec4 others = experts[four];
+            [[unroll]] for (uint e = 0; e < 4; e++) {
+                const uint is_same = uint(others[e] == mine);
+                const uint is_before = 4 * four + e < i ? is_same : 0;
+                at += uint(others[e] < mine) + is_before;
+                n_rows += is_same;
+                n_before += is_before;
+            }
         }
     }
+    const bool is_first = is_pick && n_before == 0;
     const uint own = class_of(n_rows);
     if (is_first)
         atomicOr(firsts[own][i / 32], 1u << (i % 32));
@@ -107,5 +119,5 @@ void main()
     p.lists.v[p.n_picks + at] = i;
     p.lists.v[2 * p.n_picks + at] = i;
     if (is_first)
-        make_jobs(uint(mine), at, n_rows, own * p.n_picks + place);
+        make_jobs(i, uint(mine), slot, at, n_rows, own * p.n_picks + place);
 }
