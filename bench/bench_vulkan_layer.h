@@ -11,8 +11,8 @@
 #define OPERANDS 8u
 #define OPERAND_BYTES ((uint64_t)MAX_TOKENS * 248320 * 4)
 #define N_EXPERTS 256u
-#define N_CHOSEN 8u  /* of a row */
-#define N_CHOICES 32u /* operations that choose others each */
+#define N_CHOSEN 8u                      /* of a row */
+#define N_CHOICES 32u                    /* operations that choose others each */
 #define STATE_BYTES ((uint64_t)64 << 20) /* before the weights */
 
 typedef enum bench_joined {

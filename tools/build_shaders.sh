@@ -48,6 +48,22 @@ inline() {
     }
 }
 
+# unroll NAME: the same, and loops that are to be unrolled are, until all is values. What the loops go up to
+# has to be known: variants define it. Three times, since what is in a loop comes after it.
+unroll() {
+    once="--ssa-rewrite --ccp --simplify-instructions --eliminate-dead-branches --cfg-cleanup --loop-unroll
+        --ccp --simplify-instructions --eliminate-dead-branches --merge-blocks --scalar-replacement=300
+        --ssa-rewrite --ccp --simplify-instructions --redundancy-elimination
+        --eliminate-dead-code-aggressive --cfg-cleanup"
+    # shellcheck disable=SC2086 # words
+    "$tools/bin/spirv-opt" --target-env=vulkan1.3 --scalar-block-layout --merge-return \
+        --inline-entry-points-exhaustive --eliminate-dead-functions --private-to-local \
+        $once $once $once --strip-debug "$work/$1.spv" -o "$work/$1.spv" >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        exit 1
+    }
+}
+
 # compile SOURCE NAME DEFINES...
 compile() {
     source=$1 name=$2
@@ -55,6 +71,7 @@ compile() {
     "$tools/bin/glslang" --quiet --target-env vulkan1.3 -I"$here/shaders" "$@" -o "$work/$name.spv" \
         "$source" || { echo "shaders: $source ($name) does not compile" >&2 && exit 1; }
     ! grep -qx "//! inlined $name" "$source" || inline "$name"
+    ! grep -qx "//! unrolled $name" "$source" || unroll "$name"
     # One word a column, little-endian as every device we run on.
     {
         echo "/* SPDX-License-Identifier: MIT */"

@@ -497,6 +497,7 @@ mf_status mf_vk_product_reserve(mf_vk_backend *be, const mf_vk_product *p, uint3
                                 uint64_t n_rows, mf_error *error)
 {
     MF_TRY(reserve_ones(be, p, n_rows, error));
+    MF_TRY(mf_vk_product_tiles_reserve(be, p, n_tokens, error));
     if (is_few(p))
         MF_TRY(reserve_few(be, p->shape, p->is_pair, n_tokens, n_rows, error));
     else
@@ -609,6 +610,7 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
         uint64_t jobs;
         uint32_t n_cols, n; /* of matrix units padded columns, else jobs */
     } push = {jobs, n_cols, p->is_half ? mf_vk_halves_padded(n_cols) : b->n_jobs};
+    const mf_vk_product_tile *tile = mf_vk_product_tile_of(be, p, b->most_tokens, b->n_rows);
     uint32_t groups[3] = {0, b->n_side != 0 ? b->n_side : b->n_jobs, 0};
     mf_vk_kernel k;
     if (p->is_half) {
@@ -616,6 +618,10 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
                          is_wide ? best_loads(p->shape) : LOADS_NARROW);
         groups[0] = mf_vk_groups(b->most_rows, unit_rows(p));
         groups[2] = mf_vk_groups(b->most_tokens, UNIT_TOKENS * unit_tiles[class]);
+    } else if (is_wide && tile != NULL) {
+        k = mf_vk_product_tile_kernel(tile, p->shape);
+        groups[0] = mf_vk_groups(b->most_rows, mf_vk_product_tile_rows(tile));
+        groups[2] = mf_vk_groups(b->most_tokens, tile->n_tokens);
     } else if (is_few(p)) {
         const uint32_t n = few_batches(p->shape, p->is_pair, class, b->most_tokens, b->n_rows);
         k = few_kernel(be, p->shape, p->is_pair, class, n, is_wide);

@@ -138,6 +138,21 @@ void mf_vk_product_record(mf_vk_backend *be, const mf_vk_product *product);
 void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *product,
                                const mf_vk_made *made);
 
+/* vk_tiles.c: a kernel for several tokens of a form that has shaders of its own, whose loads are
+ * wide; NULL: there is none. n_tokens: of a job; n_rows: of all jobs. */
+typedef struct mf_vk_product_tile {
+    mf_vk_shader shader;
+    uint32_t n_threads, n_tokens, n_rows; /* tokens and rows of a lane */
+} mf_vk_product_tile;
+const mf_vk_product_tile *mf_vk_product_tile_of(const mf_vk_backend *be,
+                                                const mf_vk_product *product, uint32_t n_tokens,
+                                                uint64_t n_rows);
+uint32_t mf_vk_product_tile_rows(const mf_vk_product_tile *tile); /* of a workgroup */
+mf_vk_kernel mf_vk_product_tile_kernel(const mf_vk_product_tile *tile,
+                                       const mf_weight_shape *shape);
+mf_status mf_vk_product_tiles_reserve(mf_vk_backend *be, const mf_vk_product *product,
+                                      uint32_t n_tokens, mf_error *error);
+
 /* vk_op_expert_steps.c: what stands between the products of experts, of rows of act and out. */
 typedef struct mf_vk_expert_rows {
     uint64_t act, out;

@@ -4,7 +4,11 @@
 // finite: it is to meet zeros. Nothing is computed of what is loaded until it is used, so that much
 // can be on its way at once.
 // Of ANY, AFFINE, FP8, FLOATS one is defined.
+#ifdef LIT_WIDE
+const uint IS_WIDE = LIT_WIDE;
+#else
 layout(constant_id = 8) const uint IS_WIDE = 0; // pieces are aligned to 16 bytes
+#endif
 
 const uint CHUNK = 32;
 #ifdef FLOATS
@@ -423,6 +427,12 @@ void begin_chunks(uint id)
 float add_quad(float dot, vec4 w, vec4 x)
 {
     precise float sum = fma(w.w, x.w, fma(w.z, x.z, fma(w.y, x.y, fma(w.x, x.x, dot))));
+    return sum;
+}
+
+float add_product(float dot, float w, float x)
+{
+    precise float sum = fma(w, x, dot);
     return sum;
 }
 

@@ -147,8 +147,9 @@ void add_tile(uint tile, uint lane, Chunk c[N_SUMS])
             w[r] = quad(c[r], j);
         [[unroll]] for (uint t = 0; t < N_TOKENS; t++) {
             const vec4 x = xs[quad_at(tile * N_TOKENS + t, j, lane)];
-            [[unroll]] for (uint r = 0; r < N_SUMS; r++)
-                dots[r * N_TOKENS + t] = add_quad(dots[r * N_TOKENS + t], w[r], x);
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                [[unroll]] for (uint r = 0; r < N_SUMS; r++)
+                    dots[r * N_TOKENS + t] = add_product(dots[r * N_TOKENS + t], w[r][e], x[e]);
         }
     }
     [[unroll]] for (uint t = 0; t < N_TOKENS; t++) {

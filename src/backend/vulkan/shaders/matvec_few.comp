@@ -110,8 +110,9 @@ void multiply(Chunk c, uint matrix, uint row, uint id)
         dots[t] = 0.0;
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++) {
         const vec4 w = quad(c, j);
-        [[unroll]] for (uint t = 0; t < N_TOKENS; t++)
-            dots[t] = add_quad(dots[t], w, x[t * CHUNK / 4 + j]);
+        [[unroll]] for (uint e = 0; e < 4; e++)
+            [[unroll]] for (uint t = 0; t < N_TOKENS; t++)
+                dots[t] = add_product(dots[t], w[e], x[t * CHUNK / 4 + j][e]);
     }
     [[unroll]] for (uint t = 0; t < N_TOKENS; t++) {
         const uint at = ((matrix * BATCH + row) * N_TOKENS + t) * THREADS + id;

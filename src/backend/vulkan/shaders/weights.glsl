@@ -4,7 +4,11 @@
 // chunks.glsl reads otherwise does without them: AFFINE, FP8, FLOATS.
 layout(constant_id = 1) const uint KIND = 1; // mf_weight_kind
 layout(constant_id = 2) const uint FLOAT_TYPE = 1;
+#ifdef LIT_BITS
+const uint BITS = LIT_BITS;
+#else
 layout(constant_id = 3) const uint BITS = 4;
+#endif
 layout(constant_id = 4) const uint GROUP = 64;
 layout(constant_id = 5) const uint SCALE_ROWS = 128;
 

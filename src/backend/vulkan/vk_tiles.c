@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels of matvec_tile.comp: for several tokens, of forms that each has shaders of its own.
+ */
+#include "backend/vulkan/vk_product.h"
+
+#define TEAM 16u
+#define N_TILES 3u
+/* Workgroups that a large device is to have, or they have fewer rows. */
+#define ENOUGH_GROUPS 96u
+/* Of shared memory: eight tokens' columns of a tile, and their sums. */
+#define TILE_BYTES (17u * 1024u)
+
+/* As the shader's variants. By falling numbers of rows. */
+static const mf_vk_product_tile tiles[2][N_TILES] = {
+    {{MF_VK_SHADER_matvec_tile_affine4_8x4, 256, 8, 4},
+     {MF_VK_SHADER_matvec_tile_affine4_8x2, 128, 8, 2},
+     {MF_VK_SHADER_matvec_tile_affine4_4x4, 128, 4, 4}},
+    {{MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2},
+     {MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2},
+     {MF_VK_SHADER_matvec_tile_affine4_pair_4x2, 128, 4, 2}},
+};
+
+uint32_t mf_vk_product_tile_rows(const mf_vk_product_tile *tile)
+{
+    return tile->n_threads / TEAM * tile->n_rows;
+}
+
+static bool has_tiles(const mf_vk_backend *be, const mf_weight_shape *shape)
+{
+    return shape->kind == MF_WEIGHT_AFFINE && shape->bits == 4 && !be->device.keeps_small &&
+           be->device.info.shared_bytes >= TILE_BYTES;
+}
+
+const mf_vk_product_tile *mf_vk_product_tile_of(const mf_vk_backend *be, const mf_vk_product *p,
+                                                uint32_t n_tokens, uint64_t n_rows)
+{
+    const mf_vk_product_tile *own = tiles[p->is_pair];
+    if (!has_tiles(be, p->shape) || n_tokens < 3)
+        return NULL;
+    if (n_tokens <= 4)
+        return &own[2];
+    const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    const uint64_t n_groups =
+        n_rows / mf_vk_product_tile_rows(&own[0]) * mf_vk_groups(n_tokens, own[0].n_tokens);
+    return &own[n_groups >= (is_processor ? 1 : ENOUGH_GROUPS) ? 0 : 1];
+}
+
+mf_vk_kernel mf_vk_product_tile_kernel(const mf_vk_product_tile *tile, const mf_weight_shape *shape)
+{
+    mf_vk_kernel k = {tile->shader, 1, {tile->n_threads}};
+    mf_vk_weight_constants(shape, &k);
+    return k;
+}
+
+mf_status mf_vk_product_tiles_reserve(mf_vk_backend *be, const mf_vk_product *p, uint32_t n_tokens,
+                                      mf_error *error)
+{
+    for (uint32_t i = 0; i < N_TILES && has_tiles(be, p->shape) && n_tokens >= 3; i++) {
+        const mf_vk_product_tile *tile = &tiles[p->is_pair][i];
+        const mf_vk_kernel k = mf_vk_product_tile_kernel(tile, p->shape);
+        if (n_tokens > 4 || tile->n_tokens == 4)
+            MF_TRY(mf_vk_prepare(be, &k, error));
+    }
+    return MF_OK;
+}
