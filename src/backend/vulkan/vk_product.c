@@ -620,8 +620,9 @@ static void dispatch_bunch(mf_vk_backend *be, const mf_vk_product *p, uint32_t w
         groups[2] = mf_vk_groups(b->most_tokens, UNIT_TOKENS * unit_tiles[class]);
     } else if (is_wide && tile != NULL) {
         k = mf_vk_product_tile_kernel(tile, p->shape);
-        groups[0] = mf_vk_groups(b->most_rows, mf_vk_product_tile_rows(tile));
         groups[2] = mf_vk_groups(b->most_tokens, tile->n_tokens);
+        groups[0] = mf_vk_product_tile_groups(be, tile, b->most_rows,
+                                              b->n_side != 0 ? 0 : b->n_rows * groups[2]);
     } else if (is_few(p)) {
         const uint32_t n = few_batches(p->shape, p->is_pair, class, b->most_tokens, b->n_rows);
         k = few_kernel(be, p->shape, p->is_pair, class, n, is_wide);

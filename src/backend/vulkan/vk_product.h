@@ -143,11 +143,15 @@ void mf_vk_product_record_made(mf_vk_backend *be, const mf_vk_product *product,
 typedef struct mf_vk_product_tile {
     mf_vk_shader shader;
     uint32_t n_threads, n_tokens, n_rows; /* tokens and rows of a lane */
+    uint32_t n_beside; /* workgroups that a large device's multiprocessor has room for */
 } mf_vk_product_tile;
 const mf_vk_product_tile *mf_vk_product_tile_of(const mf_vk_backend *be,
                                                 const mf_vk_product *product, uint32_t n_tokens,
                                                 uint64_t n_rows);
-uint32_t mf_vk_product_tile_rows(const mf_vk_product_tile *tile); /* of a workgroup */
+/* Workgroups for a job's most_rows rows, which go through n_rows of all jobs and tokens' groups: as
+ * many as a device has room for, each as many blocks of rows as it takes. */
+uint32_t mf_vk_product_tile_groups(const mf_vk_backend *be, const mf_vk_product_tile *tile,
+                                   uint32_t most_rows, uint64_t n_rows);
 mf_vk_kernel mf_vk_product_tile_kernel(const mf_vk_product_tile *tile,
                                        const mf_weight_shape *shape);
 mf_status mf_vk_product_tiles_reserve(mf_vk_backend *be, const mf_vk_product *product,

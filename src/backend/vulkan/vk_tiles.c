@@ -7,22 +7,36 @@
 #define N_TILES 3u
 /* Workgroups that a large device is to have, or they have fewer rows. */
 #define ENOUGH_GROUPS 96u
-/* Of shared memory: eight tokens' columns of a tile, and their sums. */
-#define TILE_BYTES (17u * 1024u)
+/* Multiprocessors of a device that does not say how many it has. */
+#define RESIDENT 128u
+/* Of shared memory: eight tokens' columns of a tile, their sums, a float of each invocation. */
+#define TILE_BYTES (18u * 1024u)
 
 /* As the shader's variants. By falling numbers of rows. */
 static const mf_vk_product_tile tiles[2][N_TILES] = {
-    {{MF_VK_SHADER_matvec_tile_affine4_8x4, 256, 8, 4},
-     {MF_VK_SHADER_matvec_tile_affine4_8x2, 128, 8, 2},
-     {MF_VK_SHADER_matvec_tile_affine4_4x4, 128, 4, 4}},
-    {{MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2},
-     {MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2},
-     {MF_VK_SHADER_matvec_tile_affine4_pair_4x2, 128, 4, 2}},
+    {{MF_VK_SHADER_matvec_tile_affine4_8x4, 256, 8, 4, 1},
+     {MF_VK_SHADER_matvec_tile_affine4_8x2, 128, 8, 2, 2},
+     {MF_VK_SHADER_matvec_tile_affine4_4x4, 128, 4, 4, 4}},
+    {{MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2, 2},
+     {MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2, 2},
+     {MF_VK_SHADER_matvec_tile_affine4_pair_4x2, 128, 4, 2, 4}},
 };
 
-uint32_t mf_vk_product_tile_rows(const mf_vk_product_tile *tile)
+/* Of a workgroup at a time. */
+static uint32_t rows_of(const mf_vk_product_tile *tile)
 {
     return tile->n_threads / TEAM * tile->n_rows;
+}
+
+uint32_t mf_vk_product_tile_groups(const mf_vk_backend *be, const mf_vk_product_tile *tile,
+                                   uint32_t most_rows, uint64_t n_rows)
+{
+    const uint32_t per_group = rows_of(tile);
+    const uint32_t n_resident = be->device.n_resident != 0 ? be->device.n_resident : RESIDENT;
+    const uint64_t n_at_once = (uint64_t)n_resident * tile->n_beside;
+    const uint64_t n_blocks = (n_rows + per_group - 1) / per_group;
+    const uint64_t n_each = n_blocks > n_at_once ? (n_blocks + n_at_once - 1) / n_at_once : 1;
+    return mf_vk_groups(mf_vk_groups(most_rows, per_group), (uint32_t)n_each);
 }
 
 static bool has_tiles(const mf_vk_backend *be, const mf_weight_shape *shape)
@@ -40,8 +54,7 @@ const mf_vk_product_tile *mf_vk_product_tile_of(const mf_vk_backend *be, const m
     if (n_tokens <= 4)
         return &own[2];
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    const uint64_t n_groups =
-        n_rows / mf_vk_product_tile_rows(&own[0]) * mf_vk_groups(n_tokens, own[0].n_tokens);
+    const uint64_t n_groups = n_rows / rows_of(&own[0]) * mf_vk_groups(n_tokens, own[0].n_tokens);
     return &own[n_groups >= (is_processor ? 1 : ENOUGH_GROUPS) ? 0 : 1];
 }
 

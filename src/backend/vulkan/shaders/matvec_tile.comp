@@ -7,8 +7,9 @@
 // go by tiles of 512, of which a lane has 32. x waits in shared memory; while a tile is multiplied,
 // the next one's weights and x are on their way. The sum of a row and a token is the same whatever
 // N_ROWS, N_TOKENS and THREADS are, and as matvec_one.comp has it: a lane's 32 columns are summed one
-// after another, then its tiles, and lanes are added in pairs, fours, eights. What follows each other
-// in the code are sums of different rows, so that none waits for the one before it.
+// after another, then its tiles, and lanes are added in pairs, fours, eights.
+// A workgroup's y is a job, its z some tokens, its x a block of rows, after which it goes on with the
+// next one as with the next tile, so that the device fetches while it multiplies.
 //! variant matvec_tile_affine4_8x4 -DAFFINE -DLIT_BITS=4 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=4 -DLIT_THREADS=256
 //! unrolled matvec_tile_affine4_8x4
 //! variant matvec_tile_affine4_8x2 -DAFFINE -DLIT_BITS=4 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=2 -DLIT_THREADS=128
@@ -29,10 +30,6 @@
 const uint N_TOKENS = LIT_TOKENS; // 4, 8
 const uint N_ROWS = LIT_ROWS;     // of a lane: with pairs of either matrix
 const uint THREADS = LIT_THREADS; // a multiple of 128, N_TOKENS times 128 at most
-#ifndef LIT_BUFFERS
-#define LIT_BUFFERS 1
-#endif
-const uint N_BUFFERS = LIT_BUFFERS;
 
 layout(push_constant, scalar) uniform Push {
     Jobs jobs;
@@ -46,11 +43,13 @@ const uint N_MATRICES = 1;
 #endif
 const uint N_SUMS = N_MATRICES * N_ROWS, N_RESULTS = N_ROWS * N_TOKENS;
 const uint TEAM = 16, TILE = TEAM * CHUNK, QUADS = TILE / 4;
+const uint PER_GROUP = THREADS / TEAM * N_ROWS;  // rows of a block
 const uint N_LOADS = N_TOKENS * QUADS / THREADS; // of x, of an invocation and a tile
 
 // Four columns of a token each, where no two lanes want the same bank.
-shared vec4 xs[N_BUFFERS * N_TOKENS * QUADS];
-shared float x_sums[N_BUFFERS * N_TOKENS * TEAM];
+shared vec4 xs[N_TOKENS * QUADS];
+shared float x_sums[N_TOKENS * TEAM];
+shared float exchange[THREADS]; // of lanes that are not of one subgroup
 
 uint x_rows[N_LOADS];   // where in x the invocation's tokens begin, in floats
 vec4 x_ahead[N_LOADS];  // what is on its way of the next tile
@@ -77,17 +76,9 @@ void load_x(uint64_t x, uint tile, uint id)
 {
     const uint col = tile * TILE + id % QUADS * 4;
     [[unroll]] for (uint i = 0; i < N_LOADS; i++) {
-        const uint64_t at = x + uint64_t(x_rows[i]) * 4;
-        vec4 v = vec4(0.0);
-        if (IS_WIDE != 0) {
-            if (col < p.n_cols)
-                v = Floats4(at + uint64_t(col) * 4).v[0];
-        } else {
-            [[unroll]] for (uint e = 0; e < 4; e++)
-                if (col + e < p.n_cols)
-                    v[e] = Floats(at).v[col + e];
-        }
-        x_ahead[i] = v;
+        x_ahead[i] = vec4(0.0);
+        if (col < p.n_cols)
+            x_ahead[i] = Floats4(x + (uint64_t(x_rows[i]) + col) * 4).v[0];
     }
 }
 
@@ -102,12 +93,12 @@ float sum_of_eight(vec4 x, uint id)
 }
 
 // Puts what has been loaded into shared memory.
-void stage(uint buf, uint id)
+void stage(uint id)
 {
     const uint per_piece = PIECE / 4, of_piece = id % QUADS / per_piece;
     const uint j = of_piece / TEAM * per_piece + id % per_piece, lane = of_piece % TEAM;
     [[unroll]] for (uint i = 0; i < N_LOADS; i++) {
-        const uint token = buf * N_TOKENS + (i * THREADS + id) / QUADS;
+        const uint token = (i * THREADS + id) / QUADS;
         xs[quad_at(token, j, lane)] = x_ahead[i] * QUAD_FACTORS(j);
         if (HAS_MIN && gl_SubgroupSize >= CHUNK / 4) {
             const float sum = sum_of_eight(x_ahead[i], id);
@@ -118,11 +109,10 @@ void stage(uint buf, uint id)
     if (HAS_MIN && gl_SubgroupSize < CHUNK / 4) {
         barrier();
         for (uint i = id; i < N_TOKENS * TEAM; i += THREADS) {
-            const uint at = buf * N_TOKENS * TEAM + i;
             vec4 x[CHUNK / 4];
             [[unroll]] for (uint q = 0; q < CHUNK / 4; q++)
-                x[q] = xs[quad_at(at / TEAM, q, at % TEAM)] * QUAD_POWERS(q);
-            x_sums[at] = sum_of_quads(x);
+                x[q] = xs[quad_at(i / TEAM, q, i % TEAM)] * QUAD_POWERS(q);
+            x_sums[i] = sum_of_quads(x);
         }
     }
 }
@@ -141,7 +131,7 @@ void load_rows(Job job, uint first_row, uint tile, uint lane, out Chunk c[N_SUMS
 }
 
 // A tile of those in shared memory.
-void add_tile(uint buf, uint lane, Chunk c[N_SUMS])
+void add_tile(uint lane, Chunk c[N_SUMS])
 {
     float dots[N_SUMS * N_TOKENS];
     [[unroll]] for (uint i = 0; i < N_SUMS * N_TOKENS; i++)
@@ -151,14 +141,14 @@ void add_tile(uint buf, uint lane, Chunk c[N_SUMS])
         [[unroll]] for (uint r = 0; r < N_SUMS; r++)
             w[r] = quad(c[r], j);
         [[unroll]] for (uint t = 0; t < N_TOKENS; t++) {
-            const vec4 x = xs[quad_at(buf * N_TOKENS + t, j, lane)];
+            const vec4 x = xs[quad_at(t, j, lane)];
             [[unroll]] for (uint e = 0; e < 4; e++)
                 [[unroll]] for (uint r = 0; r < N_SUMS; r++)
                     dots[r * N_TOKENS + t] = add_product(dots[r * N_TOKENS + t], w[r][e], x[e]);
         }
     }
     [[unroll]] for (uint t = 0; t < N_TOKENS; t++) {
-        const float x_sum = HAS_MIN ? x_sums[(buf * N_TOKENS + t) * TEAM + lane] : 0.0;
+        const float x_sum = HAS_MIN ? x_sums[t * TEAM + lane] : 0.0;
         [[unroll]] for (uint r = 0; r < N_SUMS; r++)
             sums[r * N_TOKENS + t] = add_part(sums[r * N_TOKENS + t],
                                               part_of(c[r], dots[r * N_TOKENS + t], x_sum));
@@ -171,9 +161,9 @@ float from_lane(float v, uint d, uint id)
     if (d < gl_SubgroupSize)
         return subgroupShuffleXor(v, d);
     barrier();
-    xs[id / 4][id % 4] = v;
+    exchange[id] = v;
     barrier();
-    return xs[(id ^ d) / 4][(id ^ d) % 4];
+    return exchange[id ^ d];
 }
 
 // A step of add_lanes: lanes whose numbers differ by d, that have n results.
@@ -231,52 +221,79 @@ void put_rows(Job job, uint first_row, uint first_token, uint id)
     }
 }
 
-void product(Job job, uint first_row, uint first_token, uint id)
+// Where a workgroup goes on: after a block of rows' tiles those of its next block.
+struct Place {
+    uint block, tile;
+};
+
+Place after(Place at, uint n_tiles)
 {
-    const uint lane = id % TEAM, n_tiles = (p.n_cols + TILE - 1) / TILE;
-    Chunk c[N_SUMS];
+    if (at.tile + 1 < n_tiles)
+        return Place(at.block, at.tile + 1);
+    return Place(at.block + gl_NumWorkGroups.x, 0);
+}
+
+uint row_at(Place at, uint id)
+{
+    return at.block * PER_GROUP + id / TEAM * N_ROWS;
+}
+
+void clear_sums()
+{
     [[unroll]] for (uint i = 0; i < N_SUMS * N_TOKENS; i++)
         sums[i] = 0.0;
+}
+
+void product(Job job, uint first_token, uint id)
+{
+    const uint lane = id % TEAM, n_tiles = (p.n_cols + TILE - 1) / TILE;
+    Place at = Place(gl_WorkGroupID.x, 0);
+    Chunk c[N_SUMS];
+    clear_sums();
     find_x(job, first_token, id);
     load_x(job.x, 0, id);
-    load_rows(job, first_row, 0, lane, c);
+    load_rows(job, row_at(at, id), 0, lane, c);
     barrier(); // what was there has been read
-    stage(0, id);
-    if (n_tiles > 1)
-        load_x(job.x, 1, id);
+    stage(id);
+    load_x(job.x, n_tiles > 1 ? 1 : 0, id);
     barrier();
-    [[dont_unroll]] for (uint tile = 0; tile < n_tiles; tile++) {
-        const uint buf = tile % N_BUFFERS;
+    [[dont_unroll]] for (;;) {
+        const Place then = after(at, n_tiles);
         Chunk next[N_SUMS];
-        load_rows(job, first_row, min(tile + 1, n_tiles - 1), lane, next);
-        add_tile(buf, lane, c);
+        load_rows(job, row_at(then, id), then.tile, lane, next);
+        add_tile(lane, c);
         [[unroll]] for (uint r = 0; r < N_SUMS; r++)
             c[r] = next[r];
-        if (tile + 1 == n_tiles)
+        if (then.tile == 0) {
+            put_rows(job, row_at(at, id), first_token, id);
+            clear_sums();
+        }
+        if (then.block * PER_GROUP >= job.n_rows)
             break;
-        if (N_BUFFERS == 1)
+        at = then;
+        if (n_tiles > 1) { // else it is the same x
             barrier();
-        stage((tile + 1) % N_BUFFERS, id);
-        if (tile + 2 < n_tiles)
-            load_x(job.x, tile + 2, id);
-        barrier();
+            stage(id);
+            load_x(job.x, after(at, n_tiles).tile, id);
+            barrier();
+        }
     }
-    put_rows(job, first_row, first_token, id);
 }
 
 void main()
 {
-    const uint per_group = THREADS / TEAM * N_ROWS;
     // an invocation's number such that subgroups are runs of numbers
     const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
     begin_chunks(id);
-    const uint first_row = gl_WorkGroupID.x * per_group + id / TEAM * N_ROWS;
     const uint step = gl_NumWorkGroups.z * N_TOKENS;
     [[dont_unroll]] for (uint i = gl_WorkGroupID.y; i < p.n_jobs; i += gl_NumWorkGroups.y) {
         const Job job = p.jobs.v[i];
-        if (gl_WorkGroupID.x * per_group >= job.n_rows)
-            return; // as of all that follow: those that the device made, and then none, or the last
+        if (gl_WorkGroupID.x * PER_GROUP >= job.n_rows) {
+            if (job.n_rows == 0)
+                return; // as of all that follow: those that the device made, and then none
+            continue;
+        }
         [[dont_unroll]] for (uint t = gl_WorkGroupID.z * N_TOKENS; t < job.n_tokens; t += step)
-            product(job, first_row, t, id);
+            product(job, t, id);
     }
 }
