@@ -524,7 +524,7 @@ const op_case op_cases[] = {
     {"gated_delta 70", build_gated_delta, {70, 1, 3, 33, 19, 1}},
     {"gated_delta 70, four sequences", build_gated_delta, {70, 2, 4, 64, 48, 4}},
     {"gated_delta 5, each its sequence", build_gated_delta, {5, 2, 2, 128, 128, 5}},
-    {"gated_delta 6, tiled, each its sequence", build_gated_delta, {6, 2, 6, 64, 256, 6, 1}},
+    {"gated_delta 3, tiled, each its sequence", build_gated_delta, {3, 2, 4, 64, 128, 3, 1}},
     {"gated_delta 7, tiled", build_gated_delta, {7, 3, 6, 20, 12, 2, 1}},
     {"gated_delta 70, tiled", build_gated_delta, {70, 2, 6, 64, 32, 1, 1}},
     {"keyed delta 7", build_keyed_delta, {7, 3, 20, 12, 3}},

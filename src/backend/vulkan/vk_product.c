@@ -101,7 +101,7 @@ static mf_vk_shader shader_of(const mf_vk_backend *be, family of, const mf_weigh
 
 /* Whether wide loads can be had at all: rows are whole numbers of them. Where a form has none, x's
  * are meant. */
-static bool has_wide(const mf_weight_shape *shape)
+bool mf_vk_has_wide(const mf_weight_shape *shape)
 {
     switch (shape->kind) {
     case MF_WEIGHT_FP8_BLOCK:
@@ -115,11 +115,6 @@ static bool has_wide(const mf_weight_shape *shape)
     }
 }
 
-bool mf_vk_has_wide(const mf_weight_shape *shape)
-{
-    return has_wide(shape);
-}
-
 /* How matmul_units.comp loads weights. */
 typedef enum loads {
     LOADS_NARROW = 0,
@@ -130,7 +125,7 @@ typedef enum loads {
 /* Of a form, where its arrays are aligned. */
 static loads best_loads(const mf_weight_shape *shape)
 {
-    if (!has_wide(shape))
+    if (!mf_vk_has_wide(shape))
         return LOADS_NARROW;
     return shape->kind == MF_WEIGHT_AFFINE && shape->bits == 4 && shape->group == 64 &&
                    shape->float_type != MF_F32 && shape->n_cols % 512 == 0
@@ -226,7 +221,7 @@ static mf_status reserve_few(mf_vk_backend *be, const mf_weight_shape *shape, bo
 {
     for (uint32_t class = 1; class <= class_of(n_tokens) && class <= 2; class ++) {
         const uint32_t most = few_batches(shape, is_pair, class, n_tokens, n_rows);
-        for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++)
+        for (uint32_t is_wide = 0; is_wide <= mf_vk_has_wide(shape); is_wide++)
             for (uint32_t n = 1; n <= most; n *= 2) {
                 const mf_vk_kernel k = few_kernel(be, shape, is_pair, class, n, is_wide != 0);
                 MF_TRY(mf_vk_prepare(be, &k, error));
@@ -449,7 +444,7 @@ static mf_status reserve_units(mf_vk_backend *be, const mf_weight_shape *shape, 
 static mf_status reserve_ones(mf_vk_backend *be, const mf_vk_product *p, uint64_t n_rows,
                               mf_error *error)
 {
-    for (uint32_t is_wide = 0; is_wide <= has_wide(p->shape); is_wide++) {
+    for (uint32_t is_wide = 0; is_wide <= mf_vk_has_wide(p->shape); is_wide++) {
         const uint32_t most = way_of(be, p->shape, p->is_pair, is_wide != 0, n_rows);
         for (uint32_t way = 0; way <= most; way++) {
             const mf_vk_kernel k = one_kernel(be, p, way, is_wide != 0, p->shape->n_rows);
@@ -482,7 +477,7 @@ static mf_status reserve_several(mf_vk_backend *be, const mf_weight_shape *shape
                                  uint32_t n_tokens, uint64_t n_rows, mf_error *error)
 {
     for (uint32_t class = 1; class <= class_of(n_tokens); class ++) {
-        for (uint32_t is_wide = 0; is_wide <= has_wide(shape); is_wide++) {
+        for (uint32_t is_wide = 0; is_wide <= mf_vk_has_wide(shape); is_wide++) {
             const uint32_t most = lane_rows(shape, is_pair, is_wide != 0, n_rows);
             for (uint32_t n = 1; n <= most; n *= 2) {
                 const mf_vk_kernel k = kernel_for(be, shape, is_pair, class, n, is_wide != 0);
@@ -542,7 +537,7 @@ static bool is_aligned(const mf_vk_product *p, const mf_vk_job *job)
 bool mf_vk_job_is_wide(const mf_vk_product *p, const mf_vk_job *job)
 {
     const bool is_even = p->routing == NULL || p->routing->slot_bytes % 16 == 0;
-    return is_even && has_wide(p->shape) && is_aligned(p, job);
+    return is_even && mf_vk_has_wide(p->shape) && is_aligned(p, job);
 }
 
 static loads loads_of(const mf_vk_product *p, const mf_vk_job *job)
@@ -566,7 +561,7 @@ typedef struct bunch {
 static uint32_t bunch_of(const mf_vk_product *p, const mf_vk_job *job, uint32_t n_classes)
 {
     if (!p->is_half)
-        return 2 * class_of(job->n_tokens) + (has_wide(p->shape) && is_aligned(p, job));
+        return 2 * class_of(job->n_tokens) + (mf_vk_has_wide(p->shape) && is_aligned(p, job));
     if (loads_of(p, job) == LOADS_NARROW)
         return 2 * SLOW_CLASS;
     return 2 * units_class(job->n_tokens, n_classes) + 1;

@@ -12,15 +12,34 @@
 /* Of shared memory: eight tokens' columns of a tile, their sums, a float of each invocation. */
 #define TILE_BYTES (18u * 1024u)
 
-/* As the shader's variants. By falling numbers of rows. */
-static const mf_vk_product_tile tiles[2][N_TILES] = {
-    {{MF_VK_SHADER_matvec_tile_affine4_8x4, 256, 8, 4, 1},
-     {MF_VK_SHADER_matvec_tile_affine4_8x2, 128, 8, 2, 2},
-     {MF_VK_SHADER_matvec_tile_affine4_4x4, 128, 4, 4, 4}},
-    {{MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2, 2},
-     {MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2, 2},
-     {MF_VK_SHADER_matvec_tile_affine4_pair_4x2, 128, 4, 2, 4}},
-};
+/* As the shader's variants, by falling numbers of rows: two for five tokens and more, one for three
+ * and four. */
+typedef mf_vk_product_tile form_tiles[2][N_TILES]; /* of single matrices, of pairs */
+
+static const form_tiles affine4 = {{{MF_VK_SHADER_matvec_tile_affine4_8x4, 256, 8, 4, 1},
+                                    {MF_VK_SHADER_matvec_tile_affine4_8x2, 128, 8, 2, 2},
+                                    {MF_VK_SHADER_matvec_tile_affine4_4x4, 128, 4, 4, 4}},
+                                   {{MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2, 2},
+                                    {MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2, 2},
+                                    {MF_VK_SHADER_matvec_tile_affine4_pair_4x2, 128, 4, 2, 4}}};
+
+#define BLOCK_TILES(name)                                                   \
+    {                                                                       \
+        {{MF_VK_SHADER_matvec_tile_##name##_8x2, 128, 8, 2, 2},             \
+         {MF_VK_SHADER_matvec_tile_##name##_8x2, 128, 8, 2, 2},             \
+         {MF_VK_SHADER_matvec_tile_##name##_4x2, 128, 4, 2, 3}},            \
+        {                                                                   \
+            {MF_VK_SHADER_matvec_tile_##name##_pair_8x1, 128, 8, 1, 2},     \
+                {MF_VK_SHADER_matvec_tile_##name##_pair_8x1, 128, 8, 1, 2}, \
+            {                                                               \
+                MF_VK_SHADER_matvec_tile_##name##_pair_4x1, 128, 4, 1, 3    \
+            }                                                               \
+        }                                                                   \
+    }
+
+static const form_tiles q4_0 = BLOCK_TILES(q4_0);
+static const form_tiles q4_k = BLOCK_TILES(q4_k);
+static const form_tiles q8_0 = BLOCK_TILES(q8_0);
 
 /* Of a workgroup at a time. */
 static uint32_t rows_of(const mf_vk_product_tile *tile)
@@ -39,18 +58,32 @@ uint32_t mf_vk_product_tile_groups(const mf_vk_backend *be, const mf_vk_product_
     return mf_vk_groups(mf_vk_groups(most_rows, per_group), (uint32_t)n_each);
 }
 
-static bool has_tiles(const mf_vk_backend *be, const mf_weight_shape *shape)
+/* NULL: the form has none, or the device has not enough shared memory. */
+static const form_tiles *tiles_of(const mf_vk_backend *be, const mf_weight_shape *shape)
 {
-    return shape->kind == MF_WEIGHT_AFFINE && shape->bits == 4 && !be->device.keeps_small &&
-           be->device.info.shared_bytes >= TILE_BYTES;
+    if (be->device.info.shared_bytes < TILE_BYTES)
+        return NULL;
+    switch (shape->kind) {
+    case MF_WEIGHT_AFFINE:
+        return shape->bits == 4 && !be->device.keeps_small ? &affine4 : NULL;
+    case MF_WEIGHT_GGUF_Q4_0:
+        return &q4_0;
+    case MF_WEIGHT_GGUF_Q4_K:
+        return &q4_k;
+    case MF_WEIGHT_GGUF_Q8_0:
+        return &q8_0;
+    default:
+        return NULL;
+    }
 }
 
 const mf_vk_product_tile *mf_vk_product_tile_of(const mf_vk_backend *be, const mf_vk_product *p,
                                                 uint32_t n_tokens, uint64_t n_rows)
 {
-    const mf_vk_product_tile *own = tiles[p->is_pair];
-    if (!has_tiles(be, p->shape) || n_tokens < 3)
+    const form_tiles *all = tiles_of(be, p->shape);
+    if (all == NULL || n_tokens < 3)
         return NULL;
+    const mf_vk_product_tile *own = (*all)[p->is_pair];
     if (n_tokens <= 4)
         return &own[2];
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
@@ -68,8 +101,9 @@ mf_vk_kernel mf_vk_product_tile_kernel(const mf_vk_product_tile *tile, const mf_
 mf_status mf_vk_product_tiles_reserve(mf_vk_backend *be, const mf_vk_product *p, uint32_t n_tokens,
                                       mf_error *error)
 {
-    for (uint32_t i = 0; i < N_TILES && has_tiles(be, p->shape) && n_tokens >= 3; i++) {
-        const mf_vk_product_tile *tile = &tiles[p->is_pair][i];
+    const form_tiles *all = tiles_of(be, p->shape);
+    for (uint32_t i = 0; i < N_TILES && all != NULL && n_tokens >= 3; i++) {
+        const mf_vk_product_tile *tile = &(*all)[p->is_pair][i];
         const mf_vk_kernel k = mf_vk_product_tile_kernel(tile, p->shape);
         if (n_tokens > 4 || tile->n_tokens == 4)
             MF_TRY(mf_vk_prepare(be, &k, error));

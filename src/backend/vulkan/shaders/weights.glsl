@@ -2,7 +2,11 @@
 // Values of a weight, of any format of base/weight_format.h, one at a time and byte by byte: right
 // for any alignment, and slow. The form is in constants, so that the compiler leaves the rest out. What
 // chunks.glsl reads otherwise does without them: AFFINE, FP8, FLOATS.
+#ifdef LIT_KIND
+const uint KIND = LIT_KIND;
+#else
 layout(constant_id = 1) const uint KIND = 1; // mf_weight_kind
+#endif
 layout(constant_id = 2) const uint FLOAT_TYPE = 1;
 #ifdef LIT_BITS
 const uint BITS = LIT_BITS;
