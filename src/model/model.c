@@ -398,13 +398,19 @@ static uint64_t lent_bytes(const mf_model *m, const mf_expert_map *map)
     return mf_plan_lent_slots(&m->plan, each) * each;
 }
 
+/* A token's experts; of those that are lent one is on its way while the next is waited for. */
+static uint32_t least_slots(const mf_model *m)
+{
+    return mf_plan_lends(&m->plan) && m->k < 2 ? 2 : m->k;
+}
+
 static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *map,
                                         const mf_engine_options *options,
                                         const mf_budget_place *place)
 {
     const bool are_apart = m->plan.expert_act_bytes != 0;
     mf_slot_sizes sizes; /* looks at every expert */
-    mf_slot_sizes_of(map, true, m->k, &sizes);
+    mf_slot_sizes_of(map, true, least_slots(m), &sizes);
     const uint64_t slot_bytes = sizes.bytes[0]; /* 0: no experts */
     /* on their way to memory that the host does not reach, or where they lie in another order */
     const bool are_staged =
@@ -439,7 +445,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
         .n_places_min = are_staged ? MF_STAGED_EXPERTS : 0,
         .available_bytes = mf_memory_available_bytes(),
         .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
-        .n_slots_min = m->k,
+        .n_slots_min = least_slots(m),
         .n_threads = m->n_threads,
         .n_context_tokens = m->plan.n_context,
     };

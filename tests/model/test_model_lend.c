@@ -224,10 +224,11 @@ static void check_refused(const char *name)
 
 int main(void)
 {
-    static const char *const names[] = {"mlx_4bit", "k2_fp8", "gpt_oss_mxfp4"};
+    /* llama4: one expert a token, so that the least cache is less than what is on its way */
+    static const char *const names[] = {"mlx_4bit", "llama4_mlx_bf16", "k2_fp8", "gpt_oss_mxfp4"};
     if (!vulkan_is_there())
         return TEST_SKIPPED;
-    for (size_t i = 0; i < (vulkan_is_short() ? 1 : sizeof names / sizeof *names); i++)
+    for (size_t i = 0; i < (vulkan_is_short() ? 2 : sizeof names / sizeof *names); i++)
         check_case(names[i]);
     check_refused("mlx_4bit");
     return test_result();
