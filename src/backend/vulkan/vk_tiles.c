@@ -16,30 +16,28 @@
  * and four. */
 typedef mf_vk_product_tile form_tiles[2][N_TILES]; /* of single matrices, of pairs */
 
-static const form_tiles affine4 = {{{MF_VK_SHADER_matvec_tile_affine4_8x4, 256, 8, 4, 1},
-                                    {MF_VK_SHADER_matvec_tile_affine4_8x2, 128, 8, 2, 2},
-                                    {MF_VK_SHADER_matvec_tile_affine4_4x4, 128, 4, 4, 4}},
-                                   {{MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2, 2},
-                                    {MF_VK_SHADER_matvec_tile_affine4_pair_8x2, 128, 8, 2, 2},
-                                    {MF_VK_SHADER_matvec_tile_affine4_pair_4x2, 128, 4, 2, 4}}};
-
-#define BLOCK_TILES(name)                                                   \
-    {                                                                       \
-        {{MF_VK_SHADER_matvec_tile_##name##_8x2, 128, 8, 2, 2},             \
-         {MF_VK_SHADER_matvec_tile_##name##_8x2, 128, 8, 2, 2},             \
-         {MF_VK_SHADER_matvec_tile_##name##_4x2, 128, 4, 2, 3}},            \
-        {                                                                   \
-            {MF_VK_SHADER_matvec_tile_##name##_pair_8x1, 128, 8, 1, 2},     \
-                {MF_VK_SHADER_matvec_tile_##name##_pair_8x1, 128, 8, 1, 2}, \
-            {                                                               \
-                MF_VK_SHADER_matvec_tile_##name##_pair_4x1, 128, 4, 1, 3    \
-            }                                                               \
-        }                                                                   \
+#define TILE(name, ...)                              \
+    {                                                \
+        MF_VK_SHADER_matvec_tile_##name, __VA_ARGS__ \
     }
 
-static const form_tiles q4_0 = BLOCK_TILES(q4_0);
-static const form_tiles q4_k = BLOCK_TILES(q4_k);
-static const form_tiles q8_0 = BLOCK_TILES(q8_0);
+static const form_tiles affine4 = {
+    {TILE(affine4_8x4, 256, 8, 4, 1), TILE(affine4_8x2, 128, 8, 2, 2),
+     TILE(affine4_4x4, 128, 4, 4, 4)},
+    {TILE(affine4_pair_8x2, 128, 8, 2, 2), TILE(affine4_pair_8x2, 128, 8, 2, 2),
+     TILE(affine4_pair_4x2, 128, 4, 2, 4)}};
+static const form_tiles q4_0 = {
+    {TILE(q4_0_8x2, 128, 8, 2, 2), TILE(q4_0_8x2, 128, 8, 2, 2), TILE(q4_0_4x2, 128, 4, 2, 3)},
+    {TILE(q4_0_pair_8x1, 128, 8, 1, 2), TILE(q4_0_pair_8x1, 128, 8, 1, 2),
+     TILE(q4_0_pair_4x1, 128, 4, 1, 3)}};
+static const form_tiles q4_k = {
+    {TILE(q4_k_8x2, 128, 8, 2, 2), TILE(q4_k_8x2, 128, 8, 2, 2), TILE(q4_k_4x2, 128, 4, 2, 3)},
+    {TILE(q4_k_pair_8x1, 128, 8, 1, 2), TILE(q4_k_pair_8x1, 128, 8, 1, 2),
+     TILE(q4_k_pair_4x1, 128, 4, 1, 3)}};
+static const form_tiles q8_0 = {
+    {TILE(q8_0_8x2, 128, 8, 2, 2), TILE(q8_0_8x2, 128, 8, 2, 2), TILE(q8_0_4x2, 128, 4, 2, 3)},
+    {TILE(q8_0_pair_8x1, 128, 8, 1, 2), TILE(q8_0_pair_8x1, 128, 8, 1, 2),
+     TILE(q8_0_pair_4x1, 128, 4, 1, 3)}};
 
 /* Of a workgroup at a time. */
 static uint32_t rows_of(const mf_vk_product_tile *tile)

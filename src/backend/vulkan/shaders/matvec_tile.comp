@@ -20,29 +20,29 @@
 //! unrolled matvec_tile_affine4_pair_8x2
 //! variant matvec_tile_affine4_pair_4x2 -DAFFINE -DPAIR -DLIT_BITS=4 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=2 -DLIT_THREADS=128
 //! unrolled matvec_tile_affine4_pair_4x2
-//! variant matvec_tile_q4_0_8x2 -DANY -DLIT_KIND=11 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=2 -DLIT_THREADS=128
+//! variant matvec_tile_q4_0_8x2 -DANY -DLIT_KIND=KIND_Q4_0 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=2 -DLIT_THREADS=128
 //! unrolled matvec_tile_q4_0_8x2
-//! variant matvec_tile_q4_0_4x2 -DANY -DLIT_KIND=11 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=2 -DLIT_THREADS=128
+//! variant matvec_tile_q4_0_4x2 -DANY -DLIT_KIND=KIND_Q4_0 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=2 -DLIT_THREADS=128
 //! unrolled matvec_tile_q4_0_4x2
-//! variant matvec_tile_q4_0_pair_8x1 -DANY -DPAIR -DLIT_KIND=11 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=1 -DLIT_THREADS=128
+//! variant matvec_tile_q4_0_pair_8x1 -DANY -DPAIR -DLIT_KIND=KIND_Q4_0 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=1 -DLIT_THREADS=128
 //! unrolled matvec_tile_q4_0_pair_8x1
-//! variant matvec_tile_q4_0_pair_4x1 -DANY -DPAIR -DLIT_KIND=11 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=1 -DLIT_THREADS=128
+//! variant matvec_tile_q4_0_pair_4x1 -DANY -DPAIR -DLIT_KIND=KIND_Q4_0 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=1 -DLIT_THREADS=128
 //! unrolled matvec_tile_q4_0_pair_4x1
-//! variant matvec_tile_q4_k_8x2 -DANY -DLIT_KIND=7 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=2 -DLIT_THREADS=128
+//! variant matvec_tile_q4_k_8x2 -DANY -DLIT_KIND=KIND_Q4_K -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=2 -DLIT_THREADS=128
 //! unrolled matvec_tile_q4_k_8x2
-//! variant matvec_tile_q4_k_4x2 -DANY -DLIT_KIND=7 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=2 -DLIT_THREADS=128
+//! variant matvec_tile_q4_k_4x2 -DANY -DLIT_KIND=KIND_Q4_K -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=2 -DLIT_THREADS=128
 //! unrolled matvec_tile_q4_k_4x2
-//! variant matvec_tile_q4_k_pair_8x1 -DANY -DPAIR -DLIT_KIND=7 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=1 -DLIT_THREADS=128
+//! variant matvec_tile_q4_k_pair_8x1 -DANY -DPAIR -DLIT_KIND=KIND_Q4_K -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=1 -DLIT_THREADS=128
 //! unrolled matvec_tile_q4_k_pair_8x1
-//! variant matvec_tile_q4_k_pair_4x1 -DANY -DPAIR -DLIT_KIND=7 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=1 -DLIT_THREADS=128
+//! variant matvec_tile_q4_k_pair_4x1 -DANY -DPAIR -DLIT_KIND=KIND_Q4_K -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=1 -DLIT_THREADS=128
 //! unrolled matvec_tile_q4_k_pair_4x1
-//! variant matvec_tile_q8_0_8x2 -DANY -DLIT_KIND=6 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=2 -DLIT_THREADS=128
+//! variant matvec_tile_q8_0_8x2 -DANY -DLIT_KIND=KIND_Q8_0 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=2 -DLIT_THREADS=128
 //! unrolled matvec_tile_q8_0_8x2
-//! variant matvec_tile_q8_0_4x2 -DANY -DLIT_KIND=6 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=2 -DLIT_THREADS=128
+//! variant matvec_tile_q8_0_4x2 -DANY -DLIT_KIND=KIND_Q8_0 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=2 -DLIT_THREADS=128
 //! unrolled matvec_tile_q8_0_4x2
-//! variant matvec_tile_q8_0_pair_8x1 -DANY -DPAIR -DLIT_KIND=6 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=1 -DLIT_THREADS=128
+//! variant matvec_tile_q8_0_pair_8x1 -DANY -DPAIR -DLIT_KIND=KIND_Q8_0 -DLIT_WIDE=1 -DLIT_TOKENS=8 -DLIT_ROWS=1 -DLIT_THREADS=128
 //! unrolled matvec_tile_q8_0_pair_8x1
-//! variant matvec_tile_q8_0_pair_4x1 -DANY -DPAIR -DLIT_KIND=6 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=1 -DLIT_THREADS=128
+//! variant matvec_tile_q8_0_pair_4x1 -DANY -DPAIR -DLIT_KIND=KIND_Q8_0 -DLIT_WIDE=1 -DLIT_TOKENS=4 -DLIT_ROWS=1 -DLIT_THREADS=128
 //! unrolled matvec_tile_q8_0_pair_4x1
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

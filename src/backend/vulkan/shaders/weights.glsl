@@ -2,9 +2,7 @@
 // Values of a weight, of any format of base/weight_format.h, one at a time and byte by byte: right
 // for any alignment, and slow. The form is in constants, so that the compiler leaves the rest out. What
 // chunks.glsl reads otherwise does without them: AFFINE, FP8, FLOATS.
-#ifdef LIT_KIND
-const uint KIND = LIT_KIND;
-#else
+#ifndef LIT_KIND
 layout(constant_id = 1) const uint KIND = 1; // mf_weight_kind
 #endif
 layout(constant_id = 2) const uint FLOAT_TYPE = 1;
@@ -24,6 +22,9 @@ const uint KIND_IQ2_XS = 21, KIND_IQ2_S = 22, KIND_IQ3_XXS = 23, KIND_IQ3_S = 24
 const uint KIND_TQ1_0 = 26, KIND_TQ2_0 = 27, KIND_GGUF_NVFP4 = 28;
 const uint KIND_INT4 = 29, KIND_INT8 = 30, KIND_FP8_CHANNEL = 31, KIND_FP8_TENSOR = 32;
 const uint KIND_NVFP4_DIVIDED = 33, KIND_NVFP4_PLAIN = 34, KIND_MXFP8 = 35, KIND_INDEXED = 36;
+#ifdef LIT_KIND
+const uint KIND = LIT_KIND;
+#endif
 
 // Addresses of the arrays.
 struct Weight {
