@@ -82,7 +82,7 @@ expect_true [ "$(n_requests '^hub GET /etc')" -eq 0 ]
 
 # the hash is wrong each time: the file is not named, and the next time it is fetched from the start
 cp "$root/files/org/m/m-Q4_K_M.gguf" "$scratch/right"
-printf x | dd of="$root/files/org/m/m-Q4_K_M.gguf" bs=1 seek=20000000 conv=notrunc 2>/dev/null
+printf 'not what it was' | dd of="$root/files/org/m/m-Q4_K_M.gguf" bs=1 seek=20000000 conv=notrunc 2>/dev/null
 bad_pull "wrong content" "m-Q4_K_M.gguf: wrong content, twice: its hash is *, the hub listed *"
 expect_true [ -z "$(find "$cache" -path '*blobs*' ! -name '*.moeflux-*' -type f)" ]
 cp "$scratch/right" "$root/files/org/m/m-Q4_K_M.gguf"
