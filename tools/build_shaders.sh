@@ -42,8 +42,8 @@ variants() {
 inline() {
     "$tools/bin/spirv-opt" --target-env=vulkan1.3 --scalar-block-layout --inline-entry-points-exhaustive \
         --eliminate-dead-functions --private-to-local --scalar-replacement=100 --ssa-rewrite \
-        --eliminate-dead-code-aggressive --merge-blocks "$work/$1.spv" -o "$work/$1.spv" >"$work/log" 2>&1 || {
-        cat "$work/log" >&2
+        --eliminate-dead-code-aggressive --merge-blocks "$work/$1.spv" -o "$work/$1.spv" >"$work/$1.log" 2>&1 || {
+        cat "$work/$1.log" >&2
         exit 1
     }
 }
@@ -58,8 +58,8 @@ unroll() {
     # shellcheck disable=SC2086 # words
     "$tools/bin/spirv-opt" --target-env=vulkan1.3 --scalar-block-layout --merge-return \
         --inline-entry-points-exhaustive --eliminate-dead-functions --private-to-local \
-        $once $once $once --strip-debug "$work/$1.spv" -o "$work/$1.spv" >"$work/log" 2>&1 || {
-        cat "$work/log" >&2
+        $once $once $once --strip-debug "$work/$1.spv" -o "$work/$1.spv" >"$work/$1.log" 2>&1 || {
+        cat "$work/$1.log" >&2
         exit 1
     }
 }
@@ -100,14 +100,19 @@ if [ $# -gt 0 ]; then
     sources=""
     for name in "$@"; do sources="$sources $here/shaders/$name.comp"; done
 fi
+# Two at a time.
+n=0
 for source in $sources; do
     variants "$source" >"$work/list"
     while read -r name defines; do
         # shellcheck disable=SC2086 # words
-        compile "$source" "$name" $defines
-        validate "$name"
+        (compile "$source" "$name" $defines && validate "$name") || : >"$work/failed" &
+        n=$((n + 1))
+        [ $((n % 2)) -ne 0 ] || wait
     done <"$work/list"
 done
+wait
+[ ! -e "$work/failed" ] || exit 1
 
 # The list of all shaders, from the sources that there are.
 for source in "$here"/shaders/*.comp; do
