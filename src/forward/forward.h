@@ -159,7 +159,8 @@ void mf_expert_rows_return(mf_runner *r, uint32_t n_rows);
 /* -- such experts, lent to the dense layers' device for long runs (lend.c); nothing is done where
  * they are not -- */
 
-/* Memory for it, before the experts' own device has their scales; then room for operations. */
+/* Lists for it, and how many slots, before the experts' own device has their scales; then room for
+ * operations. */
 mf_status mf_lend_prepare(mf_runner *r, mf_error *error);
 mf_status mf_lend_reserve(mf_runner *r, mf_error *error);
 /* Once there are slots at these bytes: uploads start from there. */
@@ -335,6 +336,9 @@ static inline mf_status mf_reserve_matmul(mf_runner *r, const mf_weight *w, uint
     return mf_backend_reserve(r->backend, &op, error);
 }
 
+/* Room for such experts, of each form that they have, on the device that multiplies them. */
+mf_status mf_reserve_experts(mf_runner *r, mf_backend *be, const mf_expert_shape *shape,
+                             mf_error *error);
 /* Room for operations of n_chunk rows that need to know nothing else; kinds end with 0. */
 mf_status mf_reserve_kinds(mf_runner *r, const mf_op_kind *kinds, mf_error *error);
 

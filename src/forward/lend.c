@@ -36,22 +36,10 @@ mf_status mf_lend_prepare(mf_runner *r, mf_error *error)
         return mf_fail_memory(error, shapes_bytes(r), "lists of experts that are lent");
     for (uint32_t i = 0; i < mf_all_layers(&r->h); i++)
         l->shapes[i] = r->weights.layers[i].experts;
-    mf_buffer buffer;
-    MF_TRY(r->backend->ops->buffer_create(r->backend, l->n_slots * l->slot_bytes, MF_USE_DEVICE,
-                                          "experts of long runs", &buffer, error));
-    if (buffer.id == MF_BUFFER_SLOTS)
-        return MF_OK;
-    return mf_fail(error, MF_ERR_STATE, "the backend calls its buffer for experts %u, expected %u",
-                   buffer.id, (uint32_t)MF_BUFFER_SLOTS);
-}
-
-static mf_status reserve_form(mf_runner *r, const mf_expert_shape *s, mf_error *error)
-{
-    const mf_expert_item item = {.gate = s->gate, .up = s->up, .down = s->down};
-    const mf_op op = {.kind = MF_OP_EXPERTS,
-                      .n_rows = r->plan.n_chunk,
-                      .u.experts = {.steps = s->steps, .items = &item, .n_items = 1}};
-    return mf_backend_reserve(r->backend, &op, error);
+    uint32_t first;
+    for (uint32_t i = 0; i < r->map.n_layers; i++) /* looks at every expert */
+        l->is_even[i] = mf_expert_layer_is_even(&r->map, i, MF_EXPERT_PART_ALIGN, &first);
+    return MF_OK;
 }
 
 /* Each pick's result comes by itself, as it does where experts have no device of their own. */
@@ -67,13 +55,9 @@ static mf_status reserve_sum(mf_runner *r, uint32_t layer, mf_error *error)
 mf_status mf_lend_reserve(mf_runner *r, mf_error *error)
 {
     for (uint32_t i = 0; r->lending.is_on && i < mf_all_layers(&r->h); i++) {
-        const mf_expert_shape *shape = &r->lending.shapes[i];
         if (r->h.is_dense[i])
             continue;
-        for (uint32_t form = 0; form == 0 || form < shape->n_forms; form++) {
-            const mf_expert_shape s = mf_expert_shape_of(shape, form);
-            MF_TRY(reserve_form(r, &s, error));
-        }
+        MF_TRY(mf_reserve_experts(r, r->backend, &r->lending.shapes[i], error));
         MF_TRY(reserve_sum(r, i, error));
     }
     return MF_OK;
@@ -133,8 +117,8 @@ static uint32_t lay(const mf_runner *r, uint32_t moe, uint32_t expert, uint64_t 
     const mf_expert_part *parts = map->parts + (size_t)moe * map->n_parts;
     const mf_buffer slots = {MF_BUFFER_SLOTS};
     const stretch whole = find_stretch(map, parts, expert, ready->part_at);
-    uint32_t first, part_at[MF_MAX_EXPERT_PARTS], n = 0;
-    if (mf_expert_layer_is_even(map, moe, MF_EXPERT_PART_ALIGN, &first)) {
+    uint32_t part_at[MF_MAX_EXPERT_PARTS], n = 0;
+    if (r->lending.is_even[moe]) {
         for (uint32_t p = 0; p < map->n_parts; p++)
             ready->part_at[p] = slot_at + (ready->part_at[p] - whole.first);
         pieces[0] = (mf_upload){{slots, slot_at}, from + whole.first, whole.end - whole.first};

@@ -116,6 +116,9 @@ static mf_status make_buffers(mf_runner *r, const mf_runner_options *o, mf_error
     MF_TRY(create(r->experts, MF_BUFFER_SLOTS, slots != 0 ? slots : 1,
                   mf_backend_operand_use(r->experts), "expert slots", error));
     MF_TRY(mf_lend_prepare(r, error));
+    if (r->lending.is_on)
+        MF_TRY(create(r->backend, MF_BUFFER_SLOTS, r->lending.n_slots * r->lending.slot_bytes,
+                      MF_USE_DEVICE, "experts of long runs", error));
     return mf_expert_device_prepare(r, error);
 }
 
@@ -128,8 +131,8 @@ mf_status mf_reserve_kinds(mf_runner *r, const mf_op_kind *kinds, mf_error *erro
     return MF_OK;
 }
 
-/* Of each form that experts have. */
-static mf_status reserve_experts(mf_runner *r, const mf_expert_shape *shape, mf_error *error)
+mf_status mf_reserve_experts(mf_runner *r, mf_backend *be, const mf_expert_shape *shape,
+                             mf_error *error)
 {
     for (uint32_t form = 0; form == 0 || form < shape->n_forms; form++) {
         const mf_expert_shape s = mf_expert_shape_of(shape, form);
@@ -137,7 +140,7 @@ static mf_status reserve_experts(mf_runner *r, const mf_expert_shape *shape, mf_
         const mf_op experts = {.kind = MF_OP_EXPERTS,
                                .n_rows = r->plan.n_chunk,
                                .u.experts = {.steps = s.steps, .items = &item, .n_items = 1}};
-        MF_TRY(mf_backend_reserve(r->experts, &experts, error));
+        MF_TRY(mf_backend_reserve(be, &experts, error));
     }
     return MF_OK;
 }
@@ -182,7 +185,7 @@ static mf_status reserve_mlp(mf_runner *r, uint32_t layer, mf_error *error)
         MF_TRY(mf_backend_reserve(r->backend, &scale, error));
     MF_TRY(mf_routed_reserve(r, layer, error));
     MF_TRY(mf_mixture_reserve(r, layer, error));
-    return reserve_experts(r, &w->experts, error);
+    return mf_reserve_experts(r, r->experts, &w->experts, error);
 }
 
 /* A host reads megabytes of a device's logits no faster than they come. */

@@ -86,10 +86,11 @@ typedef struct mf_relay {
 /* Experts of long runs, multiplied by the dense layers' device (lend.c). */
 typedef struct mf_lending {
     bool is_on;
-    bool is_at_hand;           /* the batch is of long runs */
-    mf_expert_shape *shapes;   /* [mf_all_layers], with what they have on that device */
-    const unsigned char *from; /* the slots that the CPU multiplies from */
-    uint32_t n_slots;          /* there */
+    bool is_at_hand;             /* the batch is of long runs */
+    mf_expert_shape *shapes;     /* [mf_all_layers], with what they have on that device */
+    bool is_even[MF_MAX_LAYERS]; /* MoE layers: their experts go there as they were read */
+    const unsigned char *from;   /* the slots that the CPU multiplies from */
+    uint32_t n_slots;            /* there */
     uint64_t slot_bytes;
     mf_ticket *used;    /* [n_slots], after which the slot may be written to */
     uint32_t *at_hand;  /* [n_slots], of the fetch: whose bytes may still be on their way */
