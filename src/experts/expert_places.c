@@ -132,57 +132,23 @@ uint32_t mf_expert_place_with(mf_expert_store *store, mf_cache_why why, uint32_t
     return number;
 }
 
-/* One more piece of n; the one before it made longer where both sides go on. */
-static uint32_t add_piece(mf_slot_piece *pieces, uint32_t n, const mf_slot_piece *piece)
-{
-    mf_slot_piece *last = n > 0 ? &pieces[n - 1] : NULL;
-    if (last == NULL || last->slot_at + last->n_bytes != piece->slot_at ||
-        last->from + last->n_bytes != piece->from) {
-        pieces[n] = *piece;
-        return n + 1;
-    }
-    last->n_bytes += piece->n_bytes;
-    return n;
-}
-
-/* Part by part, to where all experts of the layer have them. */
+/* The pieces of the place's expert: as it was read, or to where all of the layer have their parts.
+ */
 static uint32_t cut_pieces(const mf_expert_store *store, uint32_t number, uint32_t slot,
                            const mf_expert_plan *plan, mf_slot_piece *pieces)
 {
     const mf_expert_map *map = &store->map;
     const mf_expert_place *place = &store->places[number];
-    const uint32_t layer = place->key / map->n_experts;
-    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
+    const uint32_t layer = place->key / map->n_experts, expert = place->key % map->n_experts;
+    const uint32_t *to_at = store->slots[slot].part_at, first = store->whole_at[layer];
     /* what was made lies in the place as in the slot */
-    const uint32_t *part_at =
-        mf_expert_is_made(map, layer) ? store->slots[slot].part_at : plan->part_at;
-    uint32_t n = 0;
-    for (uint32_t p = 0; p < map->n_parts; p++) {
-        const uint64_t part_bytes = mf_expert_part_bytes(&parts[p], place->key % map->n_experts);
-        if (part_bytes == 0)
-            continue;
-        const mf_slot_piece piece = {store->slot_at[slot] + store->slots[slot].part_at[p],
-                                     place->bytes + part_at[p], part_bytes};
-        n = add_piece(pieces, n, &piece);
-    }
-    return n;
-}
-
-/* As it was read, in one: copies cost a device something whatever their bytes. */
-static uint32_t whole_piece(const mf_expert_store *store, uint32_t number, uint32_t slot,
-                            const mf_expert_plan *plan, mf_slot_piece *piece)
-{
-    const mf_expert_map *map = &store->map;
-    const mf_expert_place *place = &store->places[number];
-    const uint32_t layer = place->key / map->n_experts, first = store->whole_at[layer];
-    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
-    uint64_t end = first;
-    for (uint32_t p = 0; p < map->n_parts; p++) {
-        const uint64_t part_bytes = mf_expert_part_bytes(&parts[p], place->key % map->n_experts);
-        if (part_bytes != 0 && plan->part_at[p] + part_bytes > end)
-            end = plan->part_at[p] + part_bytes;
-    }
-    *piece = (mf_slot_piece){store->slot_at[slot], place->bytes + first, end - first};
+    const mf_expert_way way = {.from = place->bytes,
+                               .from_at = mf_expert_is_made(map, layer) ? to_at : plan->part_at,
+                               .slot_at = store->slot_at[slot],
+                               .to_at = to_at};
+    if (first == MF_NONE)
+        return mf_expert_cut_pieces(map, layer, expert, &way, pieces);
+    pieces[0] = mf_expert_whole_piece(map, layer, expert, &way, first);
     return 1;
 }
 
@@ -202,11 +168,8 @@ mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t number, uint32
                                  const mf_expert_plan *plan, mf_error *error)
 {
     mf_expert_place *place = &store->places[number];
-    const uint32_t layer = place->key / store->map.n_experts;
     mf_slot_piece pieces[MF_MAX_EXPERT_PARTS];
-    const uint32_t n = store->whole_at[layer] != MF_NONE
-                           ? whole_piece(store, number, slot, plan, pieces)
-                           : cut_pieces(store, number, slot, plan, pieces);
+    const uint32_t n = cut_pieces(store, number, slot, plan, pieces);
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < n; i++)
         n_bytes += pieces[i].n_bytes;

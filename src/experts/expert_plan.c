@@ -184,6 +184,43 @@ bool mf_expert_layer_is_even(const mf_expert_map *map, uint32_t layer, uint32_t 
     return true;
 }
 
+static bool goes_on(const mf_slot_piece *last, const mf_slot_piece *piece)
+{
+    return last->slot_at + last->n_bytes == piece->slot_at &&
+           last->from + last->n_bytes == piece->from;
+}
+
+uint32_t mf_expert_cut_pieces(const mf_expert_map *map, uint32_t layer, uint32_t expert,
+                              const mf_expert_way *way, mf_slot_piece pieces[MF_MAX_EXPERT_PARTS])
+{
+    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
+    uint32_t n = 0;
+    for (uint32_t p = 0; p < map->n_parts; p++) {
+        const mf_slot_piece piece = {way->slot_at + way->to_at[p], way->from + way->from_at[p],
+                                     mf_expert_part_bytes(&parts[p], expert)};
+        if (piece.n_bytes == 0)
+            continue;
+        if (n > 0 && goes_on(&pieces[n - 1], &piece))
+            pieces[n - 1].n_bytes += piece.n_bytes;
+        else
+            pieces[n++] = piece;
+    }
+    return n;
+}
+
+mf_slot_piece mf_expert_whole_piece(const mf_expert_map *map, uint32_t layer, uint32_t expert,
+                                    const mf_expert_way *way, uint32_t first)
+{
+    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
+    uint64_t end = first;
+    for (uint32_t p = 0; p < map->n_parts; p++) {
+        const uint64_t n_bytes = mf_expert_part_bytes(&parts[p], expert);
+        if (n_bytes != 0 && way->from_at[p] + n_bytes > end)
+            end = way->from_at[p] + n_bytes;
+    }
+    return (mf_slot_piece){way->slot_at, way->from + first, end - first};
+}
+
 bool mf_expert_map_is_even(const mf_expert_map *map)
 {
     uint32_t first;

@@ -9,6 +9,7 @@
 #define MF_EXPERTS_EXPERT_PLAN_H
 
 #include "experts/expert_map.h"
+#include "experts/slot_memory.h"
 #include "io/io.h"
 
 /* Requests are cut here: bench_io --sweep shows nothing gained beyond, and io_uring hands direct
@@ -44,6 +45,22 @@ bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expe
 #define MF_EXPERT_PART_ALIGN ((uint64_t)64)
 uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer,
                              uint32_t part_at[MF_MAX_EXPERT_PARTS]);
+
+/* Where an expert lies and goes: its parts behind `from`, and in a slot. */
+typedef struct mf_expert_way {
+    const unsigned char *from;
+    const uint32_t *from_at;
+    uint64_t slot_at;
+    const uint32_t *to_at;
+} mf_expert_way;
+
+/* Part by part: those that go on on both sides are one piece. Returns how many there are. */
+uint32_t mf_expert_cut_pieces(const mf_expert_map *map, uint32_t layer, uint32_t expert,
+                              const mf_expert_way *way, mf_slot_piece pieces[MF_MAX_EXPERT_PARTS]);
+/* As it was read, in one, from byte `first` on to the slot's first one (to_at is not looked at):
+ * copies cost a device something whatever their bytes. */
+mf_slot_piece mf_expert_whole_piece(const mf_expert_map *map, uint32_t layer, uint32_t expert,
+                                    const mf_expert_way *way, uint32_t first);
 
 /* Whether reads alone put the parts of all experts of a layer at the same places, a multiple of
  * `align` from the first of them, which is *first then; not where they are made of what was read.

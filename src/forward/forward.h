@@ -336,6 +336,8 @@ static inline mf_status mf_reserve_matmul(mf_runner *r, const mf_weight *w, uint
     return mf_backend_reserve(r->backend, &op, error);
 }
 
+/* At most MF_MAX_EXPERT_PARTS pieces, to the device's slots. */
+mf_ticket mf_upload_to_slots(mf_backend *be, const mf_slot_piece *pieces, uint32_t n);
 /* Room for such experts, of each form that they have, on the device that multiplies them. */
 mf_status mf_reserve_experts(mf_runner *r, mf_backend *be, const mf_expert_shape *shape,
                              mf_error *error);

@@ -75,77 +75,51 @@ void mf_lend_begin(mf_runner *r, const mf_batch *batch)
     r->lending.is_at_hand = r->lending.is_on && batch->n_parts != 0 && batch->parts[0].is_long;
 }
 
-/* One more piece of n; the one before it made longer where both sides go on. */
-static uint32_t add_piece(mf_upload *pieces, uint32_t n, const mf_upload *piece)
+/* Of the parts that have bytes the first one. */
+static uint64_t first_part(const mf_expert_map *map, uint32_t moe, uint32_t expert,
+                           const uint64_t *part_at)
 {
-    mf_upload *last = n > 0 ? &pieces[n - 1] : NULL;
-    if (last == NULL || last->dest.offset + last->n_bytes != piece->dest.offset ||
-        (const unsigned char *)last->src + last->n_bytes != piece->src) {
-        pieces[n] = *piece;
-        return n + 1;
-    }
-    last->n_bytes += piece->n_bytes;
-    return n;
-}
-
-/* The parts' bytes, as they were read, with what lies between them: copies cost a device something
- * whatever their bytes. */
-typedef struct stretch {
-    uint64_t first, end;
-} stretch;
-
-static stretch find_stretch(const mf_expert_map *map, const mf_expert_part *parts, uint32_t expert,
-                            const uint64_t *part_at)
-{
-    stretch s = {UINT64_MAX, 0};
-    for (uint32_t p = 0; p < map->n_parts; p++) {
-        const uint64_t n_bytes = mf_expert_part_bytes(&parts[p], expert);
-        if (n_bytes == 0)
-            continue;
-        s.first = part_at[p] < s.first ? part_at[p] : s.first;
-        s.end = part_at[p] + n_bytes > s.end ? part_at[p] + n_bytes : s.end;
-    }
-    return s;
-}
-
-/* Where the parts are from the slot's first byte, and the pieces that bring them there. */
-static uint32_t lay(const mf_runner *r, uint32_t moe, uint32_t expert, uint64_t slot_at,
-                    mf_expert_ready *ready, mf_upload *pieces)
-{
-    const unsigned char *from = r->lending.from;
-    const mf_expert_map *map = &r->map;
     const mf_expert_part *parts = map->parts + (size_t)moe * map->n_parts;
-    const mf_buffer slots = {MF_BUFFER_SLOTS};
-    const stretch whole = find_stretch(map, parts, expert, ready->part_at);
-    uint32_t part_at[MF_MAX_EXPERT_PARTS], n = 0;
-    if (r->lending.is_even[moe]) {
-        for (uint32_t p = 0; p < map->n_parts; p++)
-            ready->part_at[p] = slot_at + (ready->part_at[p] - whole.first);
-        pieces[0] = (mf_upload){{slots, slot_at}, from + whole.first, whole.end - whole.first};
-        return 1;
-    }
-    (void)mf_expert_lay_parts(map, moe, part_at);
+    uint64_t first = UINT64_MAX;
+    for (uint32_t p = 0; p < map->n_parts; p++)
+        if (mf_expert_part_bytes(&parts[p], expert) != 0 && part_at[p] < first)
+            first = part_at[p];
+    return first;
+}
+
+/* Where the parts are in the slot from now on, and the pieces that bring them there. */
+static uint32_t lay(const mf_runner *r, uint32_t moe, uint32_t expert, uint64_t slot_at,
+                    mf_expert_ready *ready, mf_slot_piece *pieces)
+{
+    const mf_expert_map *map = &r->map;
+    const bool is_even = r->lending.is_even[moe];
+    const uint64_t first = first_part(map, moe, expert, ready->part_at);
+    uint32_t from_at[MF_MAX_EXPERT_PARTS], laid_at[MF_MAX_EXPERT_PARTS];
+    const uint32_t *to_at = is_even ? from_at : laid_at;
+    const mf_expert_way way = {r->lending.from + first, from_at, slot_at, to_at};
+    if (!is_even)
+        (void)mf_expert_lay_parts(map, moe, laid_at);
     for (uint32_t p = 0; p < map->n_parts; p++) {
-        const mf_upload piece = {{slots, slot_at + part_at[p]},
-                                 from + ready->part_at[p],
-                                 mf_expert_part_bytes(&parts[p], expert)};
-        ready->part_at[p] = slot_at + part_at[p];
-        n = piece.n_bytes != 0 ? add_piece(pieces, n, &piece) : n;
+        from_at[p] = (uint32_t)(ready->part_at[p] - first);
+        ready->part_at[p] = slot_at + to_at[p];
     }
-    return n;
+    if (!is_even)
+        return mf_expert_cut_pieces(map, moe, expert, &way, pieces);
+    pieces[0] = mf_expert_whole_piece(map, moe, expert, &way, 0);
+    return 1;
 }
 
 mf_status mf_lend(mf_runner *r, uint32_t layer, uint32_t n, mf_error *error)
 {
     mf_lending *l = &r->lending;
-    mf_upload pieces[MF_MAX_EXPERT_PARTS];
+    mf_slot_piece pieces[MF_MAX_EXPERT_PARTS];
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t slot = (l->next_slot + i) % l->n_slots;
         mf_expert_ready *ready = &r->moe.ready[i];
         MF_TRY(r->backend->ops->wait_for(r->backend, l->used[slot], error));
         const uint32_t n_pieces = lay(r, r->h.moe_index[layer], r->moe.wanted[ready->index],
                                       slot * l->slot_bytes, ready, pieces);
-        l->used[slot] = mf_backend_upload_ahead(r->backend, pieces, n_pieces);
+        l->used[slot] = mf_upload_to_slots(r->backend, pieces, n_pieces);
     }
     return MF_OK;
 }

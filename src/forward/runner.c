@@ -236,16 +236,20 @@ static mf_status slot_wait_for(void *ctx, mf_ticket ticket, mf_error *error)
     return be->ops->wait_for(be, ticket, error);
 }
 
-static mf_status slot_upload(void *ctx, const mf_slot_piece *pieces, uint32_t n, mf_ticket *ticket,
-                             mf_error *error)
+mf_ticket mf_upload_to_slots(mf_backend *be, const mf_slot_piece *pieces, uint32_t n)
 {
-    mf_backend *be = ctx;
-    (void)error;
     mf_upload uploads[MF_MAX_EXPERT_PARTS];
     for (uint32_t i = 0; i < n; i++)
         uploads[i] =
             (mf_upload){{{MF_BUFFER_SLOTS}, pieces[i].slot_at}, pieces[i].from, pieces[i].n_bytes};
-    *ticket = mf_backend_upload_ahead(be, uploads, n); /* what used the slot is done */
+    return mf_backend_upload_ahead(be, uploads, n); /* what used the slot is done */
+}
+
+static mf_status slot_upload(void *ctx, const mf_slot_piece *pieces, uint32_t n, mf_ticket *ticket,
+                             mf_error *error)
+{
+    (void)error;
+    *ticket = mf_upload_to_slots(ctx, pieces, n);
     return MF_OK;
 }
 
