@@ -22,7 +22,7 @@ if [ "${1:-}" != "--few" ]; then
 fi
 
 # shellcheck disable=SC2086 # a list of words
-cmake --preset arm64 -DMF_WERROR=ON >$build.log 2>&1 &&
+cmake --preset arm64 -DMF_WERROR=ON "-DCMAKE_C_FLAGS=-ffile-prefix-map=$PWD=." >$build.log 2>&1 &&
     cmake --build $build --target $targets >>$build.log 2>&1 || {
     grep -E -A6 'error|warning|FAILED' $build.log | head -60
     exit 1
