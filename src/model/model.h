@@ -46,6 +46,10 @@ void mf_model_describe(const mf_model *model, const mf_engine_options *options,
  * one. */
 void mf_model_grow_chunk(mf_model *model, const mf_engine_options *options,
                          const mf_budget_place *place, mf_budget *budget, mf_model_info *info);
+/* Where the options leave open how many layers' experts the dense layers' device is given
+ * ("hybrid:auto"): as many as it has room for. Likewise described again. */
+void mf_model_give_layers(mf_model *model, const mf_engine_options *options,
+                          const mf_budget_place *place, mf_budget *budget, mf_model_info *info);
 
 /* Places for experts on their way to slots that the host cannot reach, at least. */
 #define MF_STAGED_EXPERTS 16u
