@@ -103,6 +103,7 @@ static void print_shape(const mf_model_info *info)
 
 static void print_memory(const mf_model_info *info)
 {
+    char line[MF_CLI_EXPERT_DEVICE_CHARS];
     row_size("dense weights", info->resident_bytes);
     if (info->n_moe_layers != 0) {
         row_size("experts", info->expert_bytes);
@@ -113,7 +114,7 @@ static void print_memory(const mf_model_info *info)
     row_size("scratch", info->scratch_bytes);
     printf("%-22s %s", "device", info->device);
     if (strcmp(info->device, info->expert_device) != 0)
-        printf(", experts on %s", mf_cli_expert_device(info->expert_device));
+        printf(", experts on %s", mf_cli_expert_device(info->expert_device, line));
     if (info->device_why[0] != '\0')
         printf(" (auto: %s)", info->device_why);
     printf("\n");

@@ -108,7 +108,8 @@ enum {
     "                         serves, else the CPU)\n"                                             \
     "  --expert-device NAME   what holds and multiplies experts (default: the same); hybrid:\n"    \
     "                         the CPU, but those of 128 tokens and more at a time the GPU,\n"      \
-    "                         where they are sent for it\n"                                        \
+    "                         where they are sent for it; hybrid:N: the GPU keeps those of N\n"    \
+    "                         layers, hybrid:auto of as many as it has room for\n"                 \
     "  --vram SIZE            peak memory of a GPU in use (default: most of what is free)\n"       \
     "  --precision KIND       of long runs of tokens on a GPU: f32, mixed (float16 on matrix\n"    \
     "                         units) or auto: mixed where there are such units (default auto)\n"   \

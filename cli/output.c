@@ -138,7 +138,13 @@ int mf_cli_end_trace(mf_engine *engine, const char *trace, int exit_code)
     return exit_code == MF_EXIT_OK ? failed : exit_code;
 }
 
-const char *mf_cli_expert_device(const char *name)
+const char *mf_cli_expert_device(const char *name, char line[MF_CLI_EXPERT_DEVICE_CHARS])
 {
-    return strcmp(name, "hybrid") == 0 ? "cpu, a prompt's on the device" : name;
+    if (strcmp(name, "hybrid") == 0)
+        return "cpu, a prompt's on the device";
+    if (strncmp(name, "hybrid:", 7) != 0)
+        return name;
+    snprintf(line, MF_CLI_EXPERT_DEVICE_CHARS, "cpu, a prompt's and %.16s layers' on the device",
+             name + 7);
+    return line;
 }

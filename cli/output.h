@@ -35,8 +35,11 @@ const char *mf_cli_size(char buffer[MF_CLI_SIZE_CHARS], double n_bytes);
 /* The same of what is the least, rounded up: "1.51 GiB" given as "1.51G" is n_bytes or more, and at
  * most a hundredth of the unit more. For n_bytes of less than 2^46. Returns buffer. */
 const char *mf_cli_size_up(char buffer[MF_CLI_SIZE_CHARS], uint64_t n_bytes);
-/* What multiplies experts, for people: mf_model_info.expert_device. */
-const char *mf_cli_expert_device(const char *name);
+/* What multiplies experts, for people: mf_model_info.expert_device. Returns name, line or a
+ * constant.
+ */
+#define MF_CLI_EXPERT_DEVICE_CHARS 80
+const char *mf_cli_expert_device(const char *name, char line[MF_CLI_EXPERT_DEVICE_CHARS]);
 /* "34.7 billion"; returns buffer. */
 const char *mf_cli_count(char buffer[MF_CLI_SIZE_CHARS], double n);
 

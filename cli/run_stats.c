@@ -182,10 +182,10 @@ static void print_counters(FILE *out, const mf_cli_run_stats *stats, const mf_cl
 
 static void print_device(FILE *out, const mf_cli_run_stats *stats, uint64_t taken_bytes)
 {
-    char taken[MF_CLI_SIZE_CHARS], most[MF_CLI_SIZE_CHARS];
+    char taken[MF_CLI_SIZE_CHARS], most[MF_CLI_SIZE_CHARS], line[MF_CLI_EXPERT_DEVICE_CHARS];
     fprintf(out, "%-20s %14s", "device", stats->device);
     if (strcmp(stats->device, stats->expert_device) != 0)
-        fprintf(out, ", experts on %s", mf_cli_expert_device(stats->expert_device));
+        fprintf(out, ", experts on %s", mf_cli_expert_device(stats->expert_device, line));
     if (taken_bytes > 0)
         fprintf(out, ", %s taken", mf_cli_size(taken, (double)taken_bytes));
     if (stats->device_bytes > 0)

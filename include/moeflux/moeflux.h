@@ -168,7 +168,11 @@ typedef struct mf_engine_options {
      * process's memory, and multiplied by the CPU, but those of long runs (128 tokens and more that
      * come in one call) by `device`, to which they are sent each time; what a row's bits depend on
      * is then its own run. The memory is not given back while the engine is open. Not with
-     * n_draft_tokens (MF_ERR_UNSUPPORTED); the same as "cpu" where `device` is the CPU. */
+     * n_draft_tokens (MF_ERR_UNSUPPORTED); the same as "cpu" where `device` is the CPU.
+     * "hybrid:N": likewise, but the experts of the first N layers that have any are kept and
+     * multiplied by `device`, whatever the run (MF_ERR_BUDGET where it has no room for them);
+     * "hybrid:auto": of as many as it has room for beside what else it holds, so that bits depend
+     * on device_bytes; mf_model_info.expert_device says how many. */
     const char *expert_device;
     /* A promise, of each GPU in use: what is taken of its memory, driver's own needs not counted;
      * 0: most of what is free there. (Where that memory is the process's, ram_bytes holds too.)

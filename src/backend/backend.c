@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/vulkan/vulkan_backend.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_auto(const char *device)
@@ -35,12 +36,44 @@ mf_status mf_backend_check_expert_device(const char *device, mf_error *error)
 {
     if (mf_backend_is_hybrid(device) || is_cpu(device) || mf_vulkan_is_name(device))
         return MF_OK;
-    return fail_name("expert_device", device, "auto, cpu, hybrid, vulkan, vulkan:N", error);
+    return fail_name("expert_device", device,
+                     "auto, cpu, hybrid, hybrid:N, hybrid:auto, vulkan, vulkan:N", error);
+}
+
+/* What follows "hybrid", or NULL: it is something else. */
+static const char *after_hybrid(const char *expert_device)
+{
+    const size_t n = strlen(MF_DEVICE_HYBRID);
+    if (expert_device == NULL || strncmp(expert_device, MF_DEVICE_HYBRID, n) != 0)
+        return NULL;
+    return expert_device + n;
+}
+
+/* Of one to six digits. */
+static bool read_layers(const char *digits, uint32_t *n)
+{
+    const size_t n_digits = strspn(digits, "0123456789");
+    *n = (uint32_t)strtoul(digits, NULL, 10);
+    return n_digits >= 1 && n_digits <= 6 && digits[n_digits] == '\0';
 }
 
 bool mf_backend_is_hybrid(const char *expert_device)
 {
-    return expert_device != NULL && strcmp(expert_device, MF_DEVICE_HYBRID) == 0;
+    const char *after = after_hybrid(expert_device);
+    uint32_t n;
+    return after != NULL && (after[0] == '\0' || strcmp(after, ":auto") == 0 ||
+                             (after[0] == ':' && read_layers(after + 1, &n)));
+}
+
+uint32_t mf_backend_given_layers(const char *expert_device)
+{
+    const char *after = after_hybrid(expert_device);
+    uint32_t n = 0;
+    if (after == NULL || after[0] != ':')
+        return 0;
+    if (strcmp(after, ":auto") == 0)
+        return MF_GIVEN_AUTO;
+    return read_layers(after + 1, &n) ? n : 0;
 }
 
 const char *mf_backend_device(const char *device)

@@ -216,9 +216,13 @@ const char *mf_backend_device(const char *device);
 /* Whether experts have another device than the rest; "auto" and NULL: the same. */
 bool mf_backend_are_apart(const char *device, const char *expert_device);
 /* The name of an expert device: the CPU, but that those of long runs are multiplied by the device
- * that the rest has. */
+ * that the rest has. "hybrid:N": that device has those of the first N layers of experts for good,
+ * "hybrid:auto": of as many as it has room for. */
 #define MF_DEVICE_HYBRID "hybrid"
 bool mf_backend_is_hybrid(const char *expert_device);
+/* N, of any other name 0. */
+#define MF_GIVEN_AUTO UINT32_MAX
+uint32_t mf_backend_given_layers(const char *expert_device);
 
 /* Bytes of the process's memory, at most, that the device takes beside buffers and scratch for n
  * rows of at most n_cols floats in a form of its own. Can be asked before it is opened. */

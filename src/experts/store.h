@@ -132,6 +132,9 @@ void mf_expert_store_want_slots(mf_expert_store *store, uint64_t n);
  * nothing is left to be done now. */
 bool mf_expert_store_resize(mf_expert_store *store);
 
+/* What slots hold of the layer is not wanted any more: those that nobody uses are empty then. */
+void mf_expert_store_forget(mf_expert_store *store, uint32_t layer);
+
 /* ---- slots for all ---- */
 
 /* Where there is a slot for every expert, none has to make room for another, but for a moment after

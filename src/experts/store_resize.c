@@ -28,6 +28,14 @@ void mf_expert_slot_give_back(mf_expert_store *store, uint32_t slot)
                               mf_expert_slot_bytes_of(store, slot));
 }
 
+void mf_expert_store_forget(mf_expert_store *store, uint32_t layer)
+{
+    const uint32_t *slot_of = store->slot_of + mf_expert_key(store, layer, 0);
+    for (uint32_t e = 0; e < store->map.n_experts; e++)
+        if (slot_of[e] != MF_NONE && mf_expert_slot_evictable(store, slot_of[e]))
+            mf_expert_slot_empty(store, slot_of[e]);
+}
+
 typedef struct rivals {
     mf_expert_store *store;
     uint32_t number; /* and all that are in force, for its expert's size */

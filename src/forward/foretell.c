@@ -20,7 +20,7 @@ static bool has_experts(const mf_runner *r, uint32_t layer)
 /* The layer has experts, and somebody wants to know which. */
 static bool is_wanted(const mf_runner *r, uint32_t layer)
 {
-    return has_experts(r, layer) && r->foresight != NULL &&
+    return has_experts(r, layer) && r->foresight != NULL && !mf_is_given(r, layer) &&
            r->h.n_streams == 0 && /* the state is in them, and not to be had so early */
            mf_foresight_wants_router(r->foresight, r->h.moe_index[layer]);
 }
@@ -127,7 +127,7 @@ static void hint_far(mf_runner *r, uint32_t layer, uint32_t n_rows)
 
 void mf_foretell_hint(mf_runner *r, uint32_t layer, bool is_foretold, uint32_t n_rows)
 {
-    if (r->foresight == NULL || !has_experts(r, layer + 1))
+    if (r->foresight == NULL || !has_experts(r, layer + 1) || mf_is_given(r, layer + 1))
         return;
     const uint32_t next = r->h.moe_index[layer + 1], n = n_foretold(r);
     if (is_foretold && r->tap != NULL)
@@ -139,6 +139,6 @@ void mf_foretell_hint(mf_runner *r, uint32_t layer, bool is_foretold, uint32_t n
 
 void mf_foretell_first(mf_runner *r, uint32_t n_rows)
 {
-    if (n_rows > MF_FORESIGHT_ROWS) /* swept */
+    if (n_rows > MF_FORESIGHT_ROWS && r->plan.n_given == 0) /* swept */
         mf_foresight_hint(r->foresight, 0, NULL, 0);
 }

@@ -177,6 +177,23 @@ mf_status mf_lend_used(mf_runner *r, mf_expert_fetch *fetch, uint32_t n, mf_erro
 mf_status mf_lend_end(mf_runner *r, mf_expert_fetch *fetch, mf_error *error);
 void mf_lend_close(mf_runner *r);
 
+/* The experts' slots on that device. */
+uint64_t mf_lend_slots_bytes(const mf_runner *r);
+/* The pieces that bring an expert from where it was read to a slot there, and where its parts are
+ * then. */
+uint32_t mf_lend_pieces(const mf_runner *r, uint32_t moe, uint32_t expert, uint64_t slot_at,
+                        mf_expert_ready *ready, mf_slot_piece *pieces);
+
+/* -- such experts that the dense layers' device has for good (give.c); likewise -- */
+
+/* Reads them, once there is a store. */
+mf_status mf_give(mf_runner *r, mf_error *error);
+/* The layer's slots there, in units of lending.slot_bytes: that of expert 0, and of all slots. */
+uint32_t mf_given_first(const mf_runner *r, uint32_t moe);
+uint32_t mf_given_end(const mf_runner *r);
+/* The first n of moe.wanted from `first` on, as if they had been fetched. */
+void mf_given_ready(mf_runner *r, uint32_t layer, uint32_t first, uint32_t n);
+
 /* -- such experts while the stream goes on (relay.c) -- */
 
 /* Memory for it, if both devices can. */

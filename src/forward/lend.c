@@ -16,6 +16,11 @@ uint32_t mf_lend_most(const mf_runner *r)
     return r->lending.n_slots / 2;
 }
 
+uint64_t mf_lend_slots_bytes(const mf_runner *r)
+{
+    return (uint64_t)mf_given_end(r) * r->lending.slot_bytes;
+}
+
 static size_t shapes_bytes(const mf_runner *r)
 {
     return mf_all_layers(&r->h) * sizeof *r->lending.shapes;
@@ -87,9 +92,8 @@ static uint64_t first_part(const mf_expert_map *map, uint32_t moe, uint32_t expe
     return first;
 }
 
-/* Where the parts are in the slot from now on, and the pieces that bring them there. */
-static uint32_t lay(const mf_runner *r, uint32_t moe, uint32_t expert, uint64_t slot_at,
-                    mf_expert_ready *ready, mf_slot_piece *pieces)
+uint32_t mf_lend_pieces(const mf_runner *r, uint32_t moe, uint32_t expert, uint64_t slot_at,
+                        mf_expert_ready *ready, mf_slot_piece *pieces)
 {
     const mf_expert_map *map = &r->map;
     const bool is_even = r->lending.is_even[moe];
@@ -117,8 +121,9 @@ mf_status mf_lend(mf_runner *r, uint32_t layer, uint32_t n, mf_error *error)
         const uint32_t slot = (l->next_slot + i) % l->n_slots;
         mf_expert_ready *ready = &r->moe.ready[i];
         MF_TRY(r->backend->ops->wait_for(r->backend, l->used[slot], error));
-        const uint32_t n_pieces = lay(r, r->h.moe_index[layer], r->moe.wanted[ready->index],
-                                      slot * l->slot_bytes, ready, pieces);
+        const uint32_t n_pieces =
+            mf_lend_pieces(r, r->h.moe_index[layer], r->moe.wanted[ready->index],
+                           slot * l->slot_bytes, ready, pieces);
         l->used[slot] = mf_upload_to_slots(r->backend, pieces, n_pieces);
     }
     return MF_OK;

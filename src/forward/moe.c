@@ -300,7 +300,7 @@ static void run_form(mf_runner *r, const mf_expert_shape *all, uint32_t form, ui
     if (n_items == 0)
         return;
     const mf_plan *p = &r->plan;
-    const bool are_lent = r->lending.is_at_hand;
+    const bool are_lent = mf_experts_are_apart(r) && !mf_experts_are_away(r); /* or given */
     mf_backend *be = multiplier(r);
     const mf_op op = {.kind = MF_OP_EXPERTS,
                       .n_rows = n_rows,
@@ -360,6 +360,18 @@ static mf_status run_experts(mf_runner *r, const mf_batch *batch, uint32_t layer
             release_ready(r, fetch, n_ready);
     }
     return MF_OK;
+}
+
+/* All that are wanted are there. */
+static void run_given(mf_runner *r, uint32_t layer, uint32_t n_wanted)
+{
+    const uint32_t most = r->h.n_experts < MF_READY_MAX ? r->h.n_experts : MF_READY_MAX;
+    (void)mf_profile_enter(r->profile, MF_STAGE_EXPERTS);
+    for (uint32_t done = 0, n = 0; done < n_wanted; done += n) {
+        n = n_wanted - done < most ? n_wanted - done : most;
+        mf_given_ready(r, layer, done, n);
+        run_all_ready(r, &r->lending.shapes[layer], n);
+    }
 }
 
 /* has_in: its first products are there. */
@@ -512,7 +524,7 @@ static void take_choice(mf_runner *r, uint32_t layer, uint32_t n_rows)
         r->tap->chosen(r->tap->ctx, moe, r->moe.ids, r->moe.weights, n_rows);
     if (r->inputs != NULL)
         add_inputs(r, moe, n_rows);
-    if (r->foresight != NULL)
+    if (r->foresight != NULL && !r->lending.is_given)
         mf_foresight_chosen(r->foresight, moe, r->moe.ids);
 }
 
@@ -564,7 +576,16 @@ mf_status mf_forward_used(mf_runner *r, uint32_t layer, uint32_t n_rows, const i
     return MF_OK;
 }
 
-mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+/* Of a layer whose experts are there for good, where the host has to name them. */
+static void forward_given(mf_runner *r, uint32_t layer, uint32_t n_rows, uint32_t n_wanted,
+                          bool is_foretold)
+{
+    run_given(r, layer, n_wanted);
+    combine(r, layer, n_rows, r->moe.place);
+    mf_foretell_hint(r, layer, is_foretold, n_rows);
+}
+
+static mf_status forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
 {
     const uint32_t n_rows = batch->n_rows;
     const mf_layer_weights *w = &r->weights.layers[layer];
@@ -586,7 +607,7 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
         forward_ahead(r, layer, n_rows);
         return MF_OK;
     }
-    if (r->relay.is_at_hand)
+    if (r->relay.is_at_hand && !r->lending.is_given)
         return forward_relayed(r, batch, layer, error);
     bool is_foretold = false;
     const bool has_in = is_shared_with_router(r);
@@ -603,6 +624,12 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
     (void)mf_profile_enter(r->profile, MF_STAGE_ROUTER);
     take_choice(r, layer, n_rows);
     uint32_t n_wanted = group_by_expert(r, r->moe.ids, n_rows);
+    if (r->lending.is_given) {
+        if (!is_early)
+            run_shared(r, w, n_rows, has_in);
+        forward_given(r, layer, n_rows, n_wanted, is_foretold);
+        return MF_OK;
+    }
     mf_expert_fetch *fetch = NULL;
     MF_TRY(mf_expert_fetch_begin(r->store, r->h.moe_index[layer], r->moe.wanted, n_wanted, &fetch,
                                  error));
@@ -626,6 +653,14 @@ mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf
         mf_foretell_hint(r, layer, is_foretold, n_rows);
     }
     return MF_OK;
+}
+
+mf_status mf_forward_moe(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
+{
+    r->lending.is_given = mf_is_given(r, layer);
+    const mf_status status = forward_moe(r, batch, layer, error);
+    r->lending.is_given = false;
+    return status;
 }
 
 mf_status mf_forward_choose(mf_runner *r, uint32_t layer, uint32_t n_rows, mf_expert_fetch **fetch,

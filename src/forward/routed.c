@@ -25,15 +25,23 @@ static void fuse(const mf_runner *r, mf_input_step before, mf_routed_experts_par
                                                 : none};
 }
 
+/* The layer's experts are, or will be, all on this device. */
+static bool are_here(const mf_runner *r, uint32_t layer)
+{
+    return mf_experts_are_apart(r) ? mf_is_given(r, layer) : r->routed.is_whole;
+}
+
 static mf_op routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;
-    const mf_expert_shape *shape = &r->weights.layers[layer].experts;
+    const bool is_given = mf_is_given(r, layer);
+    const mf_expert_shape *shape =
+        is_given ? &r->lending.shapes[layer] : &r->weights.layers[layer].experts;
     return (mf_op){.kind = MF_OP_ROUTED_EXPERTS,
                    .n_rows = n_rows,
                    .u.routed = {.x = p->moe_x,
                                 .ids = mf_routed_ids(r, layer, n_rows),
-                                .act = p->expert_act,
+                                .act = is_given ? p->lent_act : p->expert_act,
                                 .out = p->expert_out,
                                 .slots = {{MF_BUFFER_SLOTS}, 0},
                                 .n_experts = r->h.n_experts,
@@ -54,9 +62,9 @@ uint32_t mf_routed_most_rows(const mf_runner *r)
 mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error)
 {
     mf_op op = routed_op(r, layer, mf_routed_most_rows(r));
-    if (!r->routed.is_on)
+    if (!r->routed.is_on || (mf_experts_are_apart(r) && !mf_is_given(r, layer)))
         return MF_OK;
-    if (!r->routed.is_whole)
+    if (!are_here(r, layer))
         op.when = r->plan.found;
     /* a device that finds experts by itself takes all of a layer for alike */
     r->routed.is_on = op.n_rows != 0 && r->weights.layers[layer].experts.n_forms == 0 &&
@@ -67,7 +75,7 @@ mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error)
     MF_TRY(mf_backend_reserve(r->backend, &op, error));
     fuse(r, mf_fused_norm(r, r->weights.layers[layer].post_norm), &op.u.routed);
     op.n_rows = 1;
-    r->fused.has_experts = r->fused.is_on && r->fused.has_experts && r->routed.is_whole &&
+    r->fused.has_experts = r->fused.is_on && r->fused.has_experts && are_here(r, layer) &&
                            !r->h.router.scales_input &&
                            r->backend->ops->supports_op(r->backend, &op);
     return r->fused.has_experts ? mf_backend_reserve(r->backend, &op, error) : MF_OK;
@@ -78,7 +86,7 @@ mf_status mf_mixture_reserve(mf_runner *r, uint32_t layer, mf_error *error)
     const mf_input_step before = mf_fused_norm(r, r->weights.layers[layer].post_norm);
     mf_mixture m = {.experts = routed_op(r, layer, 1)};
     bool *has = &r->fused.has_mixture[layer];
-    *has = r->fused.has_experts && r->h.shared_hidden != 0 &&
+    *has = r->fused.has_experts && are_here(r, layer) && r->h.shared_hidden != 0 &&
            r->weights.layers[layer].router_logit_bias.buffer.id == 0;
     fuse(r, before, &m.experts.u.routed);
     const mf_op op = mf_mixture_op(r, layer, &before, &m);
@@ -101,9 +109,11 @@ bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     mf_routed *routed = &r->routed;
     const uint32_t moe = r->h.moe_index[layer], n_experts = r->h.n_experts;
-    if (!routed->is_on || !routed->is_whole || n_rows > mf_routed_most_rows(r) ||
-        r->n_long_rows != 0 || r->tap != NULL || r->inputs != NULL)
+    if (!routed->is_on || !are_here(r, layer) || n_rows > mf_routed_most_rows(r) ||
+        r->n_long_rows != 0 || r->lending.is_at_hand || r->tap != NULL || r->inputs != NULL)
         return false;
+    if (mf_is_given(r, layer))
+        return true;
     if (routed->n_given_up != mf_expert_store_n_given_up(r->store)) {
         memset(routed->is_ready, 0, r->h.n_moe_layers * sizeof *routed->is_ready);
         routed->n_given_up = mf_expert_store_n_given_up(r->store);
@@ -134,8 +144,9 @@ mf_op mf_routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows, const mf
     mf_op op = routed_op(r, layer, n_rows);
     mf_routed_experts_params *p = &op.u.routed;
     p->slot = mf_routed_slots(r, layer);
-    p->n_slots = (uint32_t)mf_expert_store_n_units(r->store);
-    p->slot_bytes = mf_expert_store_unit_bytes(r->store);
+    const bool is_given = mf_is_given(r, layer);
+    p->n_slots = is_given ? mf_given_end(r) : (uint32_t)mf_expert_store_n_units(r->store);
+    p->slot_bytes = is_given ? r->lending.slot_bytes : mf_expert_store_unit_bytes(r->store);
     put_in_slot(&p->gate, p->has_resident_scales, part_at);
     put_in_slot(&p->up, p->has_resident_scales, part_at + MF_MAX_WEIGHT_ARRAYS);
     put_in_slot(&p->down, p->has_resident_scales, part_at + 2 * MF_MAX_WEIGHT_ARRAYS);

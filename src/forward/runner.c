@@ -117,8 +117,8 @@ static mf_status make_buffers(mf_runner *r, const mf_runner_options *o, mf_error
                   mf_backend_operand_use(r->experts), "expert slots", error));
     MF_TRY(mf_lend_prepare(r, error));
     if (r->lending.is_on)
-        MF_TRY(create(r->backend, MF_BUFFER_SLOTS, r->lending.n_slots * r->lending.slot_bytes,
-                      MF_USE_DEVICE, "experts of long runs", error));
+        MF_TRY(create(r->backend, MF_BUFFER_SLOTS, mf_lend_slots_bytes(r), MF_USE_DEVICE,
+                      "experts of long runs", error));
     return mf_expert_device_prepare(r, error);
 }
 
@@ -566,10 +566,12 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(mf_expert_device_copy_scales(r, error));
     MF_TRY(make_lists(r, o->n_sequences, error));
     (void)mf_plan_state(&r->h, &model->plan_options, r->layers, &ignored);
+    const bool are_apart = mf_experts_are_apart(r);
+    const uint32_t n_in_slots = r->h.n_moe_layers - r->plan.n_given; /* layers */
     r->routed.is_on =
-        r->backend->ops->runs_later && !mf_experts_are_apart(r) && r->map.n_layers != 0;
-    r->routed.is_whole = o->n_slots >= (uint64_t)r->h.n_moe_layers * r->h.n_experts;
-    r->ahead.is_on = r->routed.is_on && !r->routed.is_whole;
+        r->backend->ops->runs_later && r->map.n_layers != 0 && (!are_apart || r->plan.n_given != 0);
+    r->routed.is_whole = o->n_slots >= (uint64_t)n_in_slots * r->h.n_experts;
+    r->ahead.is_on = r->routed.is_on && !r->routed.is_whole && !are_apart;
     r->ahead.n_most = 1;
     r->fused.is_on = r->fused.has_experts = r->fused.has_linear_rows =
         true; /* until a layer cannot be */
@@ -584,9 +586,9 @@ mf_status mf_runner_open(mf_model *model, const mf_runner_options *o, mf_runner 
     MF_TRY(open_foresight(r, o, error));
     MF_TRY(write_rope(r, error));
     MF_TRY(write_constants(r, error));
-    if (r->routed.is_on && r->routed.is_whole) /* what cannot be read fails those who need it */
-        (void)mf_expert_store_fill(r->store, NULL);
-    return MF_OK;
+    if (r->routed.is_on && r->routed.is_whole && !are_apart)
+        (void)mf_expert_store_fill(r->store, NULL); /* what cannot be read fails who needs it */
+    return mf_give(r, error);
 }
 
 void mf_runner_close(mf_runner *r)

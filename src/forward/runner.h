@@ -83,14 +83,17 @@ typedef struct mf_relay {
     uint32_t open_layer, open_number;
 } mf_relay;
 
-/* Experts of long runs, multiplied by the dense layers' device (lend.c). */
+/* Experts of long runs, and of some layers, multiplied by the dense layers' device (lend.c,
+ * give.c).
+ */
 typedef struct mf_lending {
     bool is_on;
     bool is_at_hand;             /* the batch is of long runs */
+    bool is_given;               /* the layer at hand is given */
     mf_expert_shape *shapes;     /* [mf_all_layers], with what they have on that device */
     bool is_even[MF_MAX_LAYERS]; /* MoE layers: their experts go there as they were read */
     const unsigned char *from;   /* the slots that the CPU multiplies from */
-    uint32_t n_slots;            /* there */
+    uint32_t n_slots;            /* there; behind them those of experts that are given */
     uint64_t slot_bytes;
     mf_ticket *used;    /* [n_slots], after which the slot may be written to */
     uint32_t *at_hand;  /* [n_slots], of the fetch: whose bytes may still be on their way */
@@ -152,10 +155,16 @@ static inline bool mf_experts_are_apart(const mf_runner *r)
 {
     return r->experts != r->backend;
 }
-/* The batch's are multiplied there. */
+/* The batch's, of the layer at hand, are multiplied there. */
 static inline bool mf_experts_are_away(const mf_runner *r)
 {
-    return mf_experts_are_apart(r) && !r->lending.is_at_hand;
+    return mf_experts_are_apart(r) && !r->lending.is_at_hand && !r->lending.is_given;
+}
+/* The layer's lie on the dense layers' device for good (give.c). */
+static inline bool mf_is_given(const mf_runner *r, uint32_t layer)
+{
+    return layer < r->h.n_layers && !r->h.is_dense[layer] &&
+           r->h.moe_index[layer] < r->plan.n_given;
 }
 
 /* Every kind of layer that there is. */

@@ -86,6 +86,11 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
 static mf_status check_options_of_model(const mf_engine_options *o, const mf_hparams *h,
                                         mf_error *error)
 {
+    const uint32_t n_given = mf_backend_given_layers(o->expert_device);
+    if (n_given != MF_GIVEN_AUTO && n_given > h->n_moe_layers)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "expert_device '%s': %u layers have experts, which is the most",
+                       o->expert_device, h->n_moe_layers);
     if (o->n_experts_per_token > h->n_experts_per_token)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "%u experts a token (n_experts_per_token) are more than the model's %u",
@@ -188,6 +193,7 @@ mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds 
     chunk = chunk > context ? context : chunk;
     m->k = o->n_experts_per_token != 0 ? o->n_experts_per_token : m->h.n_experts_per_token;
     m->n_threads = o->n_threads != 0 ? o->n_threads : mf_cpu_count();
+    const uint32_t n_given = mf_backend_given_layers(o->expert_device);
     m->plan_options =
         (mf_plan_options){.n_chunk = chunk,
                           .n_context = context,
@@ -200,7 +206,8 @@ mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds 
                           .expert_device = o->expert_device,
                           .precision = o->precision,
                           .experts_apart = experts_apart,
-                          .experts_lent = experts_apart && mf_backend_is_hybrid(o->expert_device)};
+                          .experts_lent = experts_apart && mf_backend_is_hybrid(o->expert_device),
+                          .n_given = n_given != MF_GIVEN_AUTO ? n_given : 0};
     if (!mf_plan_make(&m->h, &m->plan_options, &m->plan))
         return mf_fail(error, MF_ERR_FORMAT, "%s: sizes overflow", m->source->hparam_path);
     if (o->state_bytes != 0)
@@ -327,13 +334,19 @@ static void describe_shapes(const mf_model *m, mf_model_info *out)
     describe_left_out(m->source, out);
 }
 
-/* As the options name them. */
-static void describe_devices(const mf_engine_options *o, mf_model_info *out)
+/* As the options name them, but for what they leave open. */
+static void describe_devices(const mf_model *m, const mf_engine_options *o, mf_model_info *out)
 {
     const bool are_apart = mf_backend_are_apart(o->device, o->expert_device);
     snprintf(out->device, sizeof out->device, "%s", mf_backend_device(o->device));
-    snprintf(out->expert_device, sizeof out->expert_device, "%s",
-             are_apart ? o->expert_device : out->device);
+    if (m->plan.n_given != 0)
+        snprintf(out->expert_device, sizeof out->expert_device, "%s:%u", MF_DEVICE_HYBRID,
+                 m->plan.n_given);
+    else if (are_apart && mf_backend_is_hybrid(o->expert_device))
+        snprintf(out->expert_device, sizeof out->expert_device, "%s", MF_DEVICE_HYBRID);
+    else
+        snprintf(out->expert_device, sizeof out->expert_device, "%s",
+                 are_apart ? o->expert_device : out->device);
 }
 
 /* What the options come to for sessions. */
@@ -391,11 +404,19 @@ static uint64_t staging_bytes(const mf_model *m, const mf_budget_place *place)
     return n_bytes + mf_load_packed_bytes(&m->binder);
 }
 
-/* Of the dense layers' device, for experts that are lent to it. */
+/* Of the dense layers' device, for experts that are lent and given to it. */
 static uint64_t lent_bytes(const mf_model *m, const mf_expert_map *map)
 {
     const uint64_t each = mf_expert_slot_bytes_anywhere(map);
-    return mf_plan_lent_slots(&m->plan, each) * each;
+    const uint64_t n_given = (uint64_t)m->plan.n_given * m->h.n_experts;
+    return (mf_plan_lent_slots(&m->plan, each) + n_given) * each;
+}
+
+/* That may be in slots; those that are given pass through them. */
+static uint64_t n_experts_in_slots(const mf_model *m)
+{
+    const uint64_t n = (uint64_t)(m->h.n_moe_layers - m->plan.n_given) * m->h.n_experts;
+    return n != 0 || m->plan.n_given == 0 ? n : m->h.n_experts;
 }
 
 /* A token's experts; of those that are lent one is on its way while the next is waited for. */
@@ -444,7 +465,7 @@ static mf_budget_request budget_request(const mf_model *m, const mf_expert_map *
             (mf_expert_store_bytes(map, 0, 1025) - mf_expert_store_bytes(map, 0, 1)) / 1024 + 1,
         .n_places_min = are_staged ? MF_STAGED_EXPERTS : 0,
         .available_bytes = mf_memory_available_bytes(),
-        .n_experts_total = (uint64_t)m->h.n_moe_layers * m->h.n_experts,
+        .n_experts_total = n_experts_in_slots(m),
         .n_slots_min = least_slots(m),
         .n_threads = m->n_threads,
         .n_context_tokens = m->plan.n_context,
@@ -457,7 +478,7 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
     mf_model_info info = {.struct_bytes = sizeof info};
     describe_shapes(m, &info);
     describe_sessions(m, options, &info);
-    describe_devices(options, &info);
+    describe_devices(m, options, &info);
     describe_experts(m, &info);
     const mf_expert_map map = mf_expert_tables_map(&m->binder.experts, &m->h);
     const mf_budget_request request = budget_request(m, &map, options, place);
@@ -480,38 +501,72 @@ void mf_model_describe(const mf_model *m, const mf_engine_options *options,
 
 /* ------------------------------------------------------------------------------------ chunk -- */
 
-/* Of the memory of slots, what a larger chunk may cost; and tokens that it may have. */
+/* Of the memory of slots, what a larger chunk may cost; of what a device has left, where experts
+ * are sent to it; and tokens that it may have. */
 #define PART_FOR_CHUNK 8u
+#define PART_THERE_FOR_CHUNK 4u
 #define CHUNK_MOST 4096u
+
+/* What a chunk takes of the process's memory and of the dense layers' device. */
+typedef struct chunk_cost {
+    uint64_t here, there;
+} chunk_cost;
+
+static chunk_cost cost_of_chunk(const mf_plan *p, const mf_budget_place *place)
+{
+    const uint64_t act = p->act_bytes + (mf_plan_lends(p) ? p->overhead_bytes : 0);
+    const bool is_here = !place->dense.has_memory;
+    return (chunk_cost){p->host_bytes + p->expert_act_bytes + (is_here ? act : 0), act};
+}
+
+static chunk_cost most_of_chunk(const mf_model *m, const mf_budget_place *place,
+                                const mf_budget *budget, const mf_model_info *info)
+{
+    chunk_cost most = cost_of_chunk(&m->plan, place);
+    const uint64_t known = place->dense.n_bytes, used = budget->device_floor_bytes;
+    most.here += budget->n_slots * info->slot_bytes / PART_FOR_CHUNK;
+    if (known == 0)
+        most.there = UINT64_MAX;
+    else if (known > used)
+        most.there += (known - used) / PART_THERE_FOR_CHUNK;
+    return most;
+}
 
 /* With so large a chunk; false: it is not worth it, or not to be had. */
 static bool plan_chunk(mf_model *m, const mf_engine_options *o, uint32_t n_tokens,
-                       uint64_t most_bytes)
+                       const mf_budget_place *place, const chunk_cost *most)
 {
     mf_engine_options larger = *o;
     larger.n_chunk_tokens = n_tokens;
-    return mf_model_plan(m, &larger, m->plan_options.kinds, m->plan_options.experts_apart, NULL) ==
-               MF_OK &&
-           m->plan.act_bytes + m->plan.host_bytes <= most_bytes;
+    if (mf_model_plan(m, &larger, m->plan_options.kinds, m->plan_options.experts_apart, NULL) !=
+        MF_OK)
+        return false;
+    const chunk_cost cost = cost_of_chunk(&m->plan, place);
+    return cost.here <= most->here && cost.there <= most->there;
+}
+
+/* Whether each chunk reads experts, or sends them to a device. */
+static bool is_chunk_dear(const mf_model *m, const mf_budget_place *place, const mf_budget *budget)
+{
+    const uint64_t all = (uint64_t)m->h.n_moe_layers * m->h.n_experts;
+    const bool is_here = !place->dense.has_memory && !place->dense.runs_later &&
+                         !place->experts.has_memory && !place->experts.runs_later;
+    return (is_here && budget->n_slots < all) || (mf_plan_lends(&m->plan) && budget->n_slots != 0);
 }
 
 void mf_model_grow_chunk(mf_model *m, const mf_engine_options *o, const mf_budget_place *place,
                          mf_budget *budget, mf_model_info *info)
 {
-    const uint64_t all = (uint64_t)m->h.n_moe_layers * m->h.n_experts;
-    const bool is_here = !place->dense.has_memory && !place->dense.runs_later &&
-                         !place->experts.has_memory && !place->experts.runs_later;
-    const uint64_t most_bytes = m->plan.act_bytes + m->plan.host_bytes +
-                                budget->n_slots * info->slot_bytes / PART_FOR_CHUNK;
-    const uint64_t floor_bytes = budget->floor_bytes;
+    const chunk_cost most = most_of_chunk(m, place, budget, info);
+    const uint64_t floor_bytes = budget->floor_bytes, there_bytes = budget->device_floor_bytes;
     const mf_plan before = m->plan;
     const mf_plan_options options_before = m->plan_options;
     mf_plan best = before;
     mf_plan_options best_options = options_before;
-    if (o->n_chunk_tokens != 0 || o->n_sessions != 1 || !is_here || budget->n_slots >= all)
+    if (o->n_chunk_tokens != 0 || o->n_sessions != 1 || !is_chunk_dear(m, place, budget))
         return;
     for (uint32_t n = 2 * before.n_chunk; n <= CHUNK_MOST && n <= before.n_context; n *= 2) {
-        if (!plan_chunk(m, o, n, most_bytes))
+        if (!plan_chunk(m, o, n, place, &most))
             break;
         best = m->plan;
         best_options = m->plan_options;
@@ -527,4 +582,22 @@ void mf_model_grow_chunk(mf_model *m, const mf_engine_options *o, const mf_budge
     }
     budget->floor_bytes = info->floor_bytes =
         floor_bytes; /* of the chunk that is always to be had */
+    info->device_floor_bytes = there_bytes;
+}
+
+void mf_model_give_layers(mf_model *m, const mf_engine_options *o, const mf_budget_place *place,
+                          mf_budget *budget, mf_model_info *info)
+{
+    const mf_expert_map map = mf_expert_tables_map(&m->binder.experts, &m->h);
+    const uint64_t each = mf_expert_slot_bytes_anywhere(&map) * m->h.n_experts;
+    const uint64_t known = place->dense.n_bytes, used = budget->device_floor_bytes;
+    const uint64_t floor_bytes = info->floor_bytes, there_bytes = info->device_floor_bytes;
+    if (!mf_plan_lends(&m->plan) || mf_backend_given_layers(o->expert_device) != MF_GIVEN_AUTO)
+        return;
+    const uint64_t n = each != 0 && known > used ? (known - used) / each : 0;
+    m->plan.n_given = n < m->h.n_moe_layers ? (uint32_t)n : m->h.n_moe_layers;
+    m->plan_options.n_given = m->plan.n_given;
+    mf_model_describe(m, o, place, budget, info);
+    budget->floor_bytes = info->floor_bytes = floor_bytes; /* without what can be done without */
+    info->device_floor_bytes = there_bytes;
 }

@@ -390,6 +390,7 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
                  .k = k,
                  .n_logit_rows = logit_rows(o->n_sessions),
                  .cache_type = o->cache_type};
+    p.n_given = o->experts_lent ? o->n_given : 0;
     p.cos = take(&l, o->n_context, mf_rotated_pairs(h));
     p.sin = take(&l, o->n_context, mf_rotated_pairs(h));
     p.slot_numbers = take(&l, h->n_moe_layers, h->n_experts);

@@ -79,6 +79,7 @@ typedef struct mf_plan {
      * comes back to expert_out. */
     mf_span expert_x, expert_act, expert_y, expert_out, expert_weights, expert_sum;
     mf_span lent_act; /* as expert_act, where those of long runs are multiplied here; id 0: never */
+    uint32_t n_given; /* of the first MoE layers, whose experts lie and are multiplied here */
     mf_draft_plan draft;
     uint64_t act_bytes;
     uint64_t expert_act_bytes; /* on the experts' own device; 0: they have none */
@@ -106,6 +107,7 @@ typedef struct mf_plan_options {
     mf_precision precision;
     bool experts_apart; /* they have a device of their own */
     bool experts_lent;  /* but for long runs */
+    uint32_t n_given;   /* and for these, as mf_plan has it */
 } mf_plan_options;
 
 /* Slabs of state of either kind, at most. */

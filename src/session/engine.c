@@ -150,6 +150,8 @@ static mf_status check_device_floor(const mf_engine *e, const mf_backend *be,
                                     uint64_t slot_bytes, mf_error *error)
 {
     mf_backend_memory memories[MF_MAX_MEMORIES];
+    const uint32_t n_given =
+        be == e->runner.backend ? mf_backend_given_layers(e->info.expert_device) : 0;
     char slots[96] = "";
     if (device->n_bytes == 0 || device->n_bytes >= floor_bytes)
         return MF_OK;
@@ -157,6 +159,9 @@ static mf_status check_device_floor(const mf_engine *e, const mf_backend *be,
     if (be == e->runner.experts)
         snprintf(slots, sizeof slots, ", with %u expert slots of %llu bytes",
                  e->info.n_experts_per_token, (unsigned long long)slot_bytes);
+    else if (n_given != 0)
+        snprintf(slots, sizeof slots, ", with the experts of %u layer%s", n_given,
+                 n_given == 1 ? "" : "s");
     return mf_fail(error, MF_ERR_BUDGET,
                    "device_bytes of %s (%s) are %llu, below the floor of %.1f MiB (%llu bytes)%s",
                    be->ops->name, memories[0].name, (unsigned long long)device->n_bytes,
@@ -209,6 +214,7 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
     place.experts = device_of(r->experts, e->options.device_bytes);
     mf_model_describe(m, &e->options, &place, &budget, &e->info);
     mf_model_grow_chunk(m, &e->options, &place, &budget, &e->info);
+    mf_model_give_layers(m, &e->options, &place, &budget, &e->info);
     if (hooks->open_backend != NULL)
         snprintf(e->info.device, sizeof e->info.device, "%s", r->backend->ops->name);
     if (hooks->open_backend != NULL || hooks->open_experts != NULL)
@@ -345,6 +351,8 @@ mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *opti
         mf_model_describe(&m, &given, &place, &budget, &info);
     if (status == MF_OK)
         mf_model_grow_chunk(&m, &given, &place, &budget, &info);
+    if (status == MF_OK)
+        mf_model_give_layers(&m, &given, &place, &budget, &info);
     mf_model_release(&m);
     MF_TRY(status);
     memcpy(info.device_why, devices.why, sizeof devices.why);

@@ -17,7 +17,7 @@ static void join(mf_engine_devices *d, mf_engine_options *o)
 {
     d->are_apart = d->experts.name[0] != '\0' && strcmp(d->experts.name, d->dense.name) != 0;
     o->device = d->dense.name;
-    o->expert_device = !d->are_apart ? NULL : d->is_hybrid ? MF_DEVICE_HYBRID : d->experts.name;
+    o->expert_device = !d->are_apart ? NULL : d->hybrid != NULL ? d->hybrid : d->experts.name;
     o->precision = d->precision;
     if ((d->dense.takes_promise || d->experts.takes_promise) && !d->dense.has_units &&
         !(d->are_apart && d->experts.has_units) && d->precision == MF_PRECISION_AUTO)
@@ -26,13 +26,14 @@ static void join(mf_engine_devices *d, mf_engine_options *o)
 
 mf_status mf_engine_devices_find(mf_engine_devices *d, mf_engine_options *o, mf_error *error)
 {
+    const bool is_hybrid = mf_backend_is_hybrid(o->expert_device);
     *d = (mf_engine_devices){.is_auto = is_auto(o->device),
-                             .is_hybrid = mf_backend_is_hybrid(o->expert_device),
+                             .hybrid = is_hybrid ? o->expert_device : NULL,
                              .precision = o->precision};
     const char *dense = o->device == NULL || d->is_auto ? "cpu" : o->device;
     MF_TRY(mf_device_find("device", dense, o->device_bytes, &d->dense, error));
     MF_TRY(mf_backend_check_expert_device(o->expert_device, error));
-    const char *experts = d->is_hybrid ? mf_backend_device(o->expert_device) : o->expert_device;
+    const char *experts = is_hybrid ? mf_backend_device(o->expert_device) : o->expert_device;
     if (experts != NULL && !is_auto(experts))
         MF_TRY(mf_device_find("expert_device", experts, o->device_bytes, &d->experts, error));
     join(d, o);

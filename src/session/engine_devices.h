@@ -9,7 +9,8 @@
 
 typedef struct mf_engine_devices {
     mf_device_place dense, experts; /* experts: where they are apart */
-    bool is_auto, are_apart, is_hybrid;
+    bool is_auto, are_apart;
+    const char *hybrid;            /* the experts' name, if it is such a one; else NULL */
     mf_precision precision;        /* as it was given */
     char why[MF_DEVICE_WHY_BYTES]; /* "auto" is what it is; empty: it was named */
 } mf_engine_devices;

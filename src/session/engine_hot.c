@@ -67,6 +67,17 @@ static mf_status make(mf_engine *e, const char *directory, mf_error *error)
     return status;
 }
 
+/* What a device has for good is not read again. */
+static void leave_out_given(const mf_engine *e, mf_hot_list *list)
+{
+    const uint32_t n_given = e->runner.plan.n_given * e->runner.h.n_experts;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++)
+        if (list->keys[i] >= n_given)
+            list->keys[n++] = list->keys[i];
+    list->n = n;
+}
+
 mf_status mf_engine_hot_begin(mf_engine *e, const char *directory, mf_error *error)
 {
     mf_error why = {0};
@@ -76,6 +87,7 @@ mf_status mf_engine_hot_begin(mf_engine *e, const char *directory, mf_error *err
     struct mf_engine_hot *hot = e->hot;
     mf_status status = mf_hot_load(&e->allocator, directory, &hot->shape, &hot->list, &why);
     if (status == MF_OK) {
+        leave_out_given(e, &hot->list);
         mf_expert_store_warm(e->runner.store, hot->list.shares, hot->list.keys, hot->list.n);
         return MF_OK;
     }

@@ -212,7 +212,7 @@ fail:
 }
 
 /* Whose roundings states have: both devices' where experts have one of their own, or have not for
- * long runs; 0: none. */
+ * long runs and so many layers; 0: none. */
 static uint32_t rounding(const mf_runner *r)
 {
     const uint32_t dense = r->backend->ops->rounding(r->backend);
@@ -220,7 +220,7 @@ static uint32_t rounding(const mf_runner *r)
     if (dense == 0 || experts == 0)
         return 0;
     if (r->lending.is_on)
-        return ((dense * 31 + experts) * 31 + 1) | 1u << 31;
+        return ((dense * 31 + experts) * 31 + 1 + r->plan.n_given) | 1u << 31;
     if (dense < 1u << 16 && experts < 1u << 15)
         return dense == experts ? dense : dense | experts << 16;
     return dense == experts ? dense : (dense * 31 + experts) | 1u << 31;

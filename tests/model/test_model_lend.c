@@ -4,11 +4,12 @@
  * (src/forward/lend.c, expert_device "hybrid"). A long run has the bits that it has where the
  * device multiplies all experts, whatever its chunks, the cache of experts, and what is evaluated
  * beside it; a token after it those of an engine whose experts the CPU multiplies, from the same
- * state on. Skipped where there is no device.
+ * state on. Layers that are given to the device (src/forward/give.c, "hybrid:N") have the device's
+ * bits in both; where all are, so has everything. Skipped where there is no device.
  */
 #include "backend/vulkan_open.h"
 #include "golden.h"
-#include "session/engine.h"
+#include "session/session.h"
 
 #include <stdlib.h>
 
@@ -198,6 +199,146 @@ static void check_variant(const golden_case *c, const variant *v, const int32_t 
     mf_engine_close(&engine);
 }
 
+/* ---------------------------------------- layers that are given ----------------------------- */
+
+/* What comes out of the layers for one token. */
+typedef struct hidden_rows {
+    float *rows; /* [n_layers, n_cols] */
+    size_t n_cols;
+} hidden_rows;
+
+static void keep_hidden(void *user, uint32_t layer, uint64_t first_position, uint32_t n_tokens,
+                        const float *hidden)
+{
+    hidden_rows *h = user;
+    (void)first_position;
+    REQUIRE(n_tokens == 1);
+    memcpy(h->rows + layer * h->n_cols, hidden, h->n_cols * sizeof *hidden);
+}
+
+/* Of the first token after the run, by an engine with these experts. */
+static hidden_rows trace_token(const golden_case *c, const char *experts, const int32_t *tokens,
+                               mf_model_info *info)
+{
+    const variant v = {experts, N_LONG, MF_EXPERT_CACHE_AUTO};
+    mf_engine *engine = open_engine(c, &v);
+    mf_session *session = make_session(engine);
+    mf_error error = {0};
+    mf_engine_info(engine, info);
+    hidden_rows h = {calloc((size_t)info->n_layers * info->hidden_size, sizeof(float)),
+                     info->hidden_size};
+    REQUIRE(h.rows != NULL);
+    REQUIRE_OK(mf_session_eval(session, tokens, N_LONG, &error), &error);
+    REQUIRE_OK(mf_session_set_trace(session, keep_hidden, &h, &error), &error);
+    REQUIRE_OK(mf_session_eval(session, tokens + N_LONG, 1, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return h;
+}
+
+/* Up to a layer with experts that are not given the device's bits, then others: those of the CPU.
+ */
+static void check_first_layers(const golden_case *c, const int32_t *tokens)
+{
+    mf_model_info info;
+    hidden_rows device = trace_token(c, NULL, tokens, &info);
+    hidden_rows one = trace_token(c, "hybrid:1", tokens, &info);
+    CHECK_STR(info.expert_device, "hybrid:1");
+    const uint32_t first = info.n_layers - info.n_moe_layers; /* dense ones come first here */
+    const size_t n_bytes = one.n_cols * sizeof *one.rows;
+    CHECK_BYTES(one.rows, device.rows, (first + 1) * n_bytes);
+    CHECK(memcmp(one.rows + (first + 1) * one.n_cols, device.rows + (first + 1) * one.n_cols,
+                 n_bytes) != 0);
+    free(one.rows);
+    free(device.rows);
+}
+
+/* An engine of the variant makes of a text what `want` says, once more after it was cancelled. */
+static void check_given(const golden_case *c, const variant *v, const int32_t *tokens,
+                        uint32_t n_vocab, const results *want)
+{
+    mf_engine *engine = open_engine(c, v);
+    mf_session *session = make_session(engine);
+    results r = eval_all(session, tokens, n_vocab);
+    check_same(&r, want, n_vocab);
+    free_results(&r);
+    mf_session_free(&session);
+    check_cancelled(engine, tokens, n_vocab, want);
+    if (v->n_chunk < N_LONG / N_AFTER)
+        check_beside(engine, tokens, n_vocab, want);
+    mf_engine_close(&engine);
+}
+
+/* What a device of so many bytes is given, and what it has to have. */
+static uint64_t given(const golden_case *c, const char *experts, uint64_t device_bytes,
+                      mf_model_info *info)
+{
+    mf_engine_options options = golden_options(c);
+    mf_error error = {0};
+    options.device = vulkan_test_device();
+    options.expert_device = experts;
+    options.device_bytes = device_bytes;
+    REQUIRE_OK(mf_model_inspect(golden_path(c->name), &options, info, &error), &error);
+    return info->device_floor_bytes;
+}
+
+static void check_auto(const golden_case *c)
+{
+    mf_model_info info;
+    char all[32];
+    const uint64_t most = (uint64_t)1 << 32;
+    const uint64_t none = given(c, "hybrid", most, &info), one = given(c, "hybrid:1", most, &info);
+    snprintf(all, sizeof all, "hybrid:%u", info.n_moe_layers);
+    CHECK(one > none);
+    (void)given(c, "hybrid:auto", most, &info);
+    CHECK_STR(info.expert_device, all);
+    (void)given(c, "hybrid:auto", one, &info);
+    CHECK_STR(info.expert_device, "hybrid:1");
+    (void)given(c, "hybrid:auto", one - 1, &info);
+    CHECK_STR(info.expert_device, "hybrid");
+}
+
+static const char *all_layers(const golden_case *c)
+{
+    static char name[32];
+    mf_model_info info;
+    (void)given(c, NULL, 0, &info);
+    snprintf(name, sizeof name, "hybrid:%u", info.n_moe_layers);
+    return name;
+}
+
+/* One layer: the same bits with whatever chunks and cache. All: those of the device. */
+static void check_given_layers(const char *name)
+{
+    const golden_case *c = golden_case_find(name);
+    int32_t tokens[N_LONG + N_AFTER];
+    golden g;
+    golden_read(c, &g);
+    make_tokens(&g, tokens);
+    const variant whole = {NULL, N_LONG, MF_EXPERT_CACHE_AUTO};
+    const variant all = {all_layers(c), 33, MF_EXPERT_CACHE_AUTO};
+    const variant one = {"hybrid:1", N_LONG, MF_EXPERT_CACHE_AUTO};
+    const variant others[] = {{"hybrid:1", 33, MF_EXPERT_CACHE_AUTO}, {"hybrid:1", 48, 0}};
+    const variant *const alone[] = {&whole, &one};
+    results want[2];
+    for (int i = 0; i < 2; i++) {
+        mf_engine *engine = open_engine(c, alone[i]);
+        mf_session *session = make_session(engine);
+        want[i] = eval_all(session, tokens, g.n_vocab);
+        mf_session_free(&session);
+        mf_engine_close(&engine);
+    }
+    CHECK_BYTES(want[0].of_run, want[1].of_run, g.n_vocab * sizeof(float));
+    CHECK(memcmp(want[0].after, want[1].after, g.n_vocab * sizeof(float)) != 0);
+    check_given(c, &all, tokens, g.n_vocab, &want[0]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        check_given(c, &others[i], tokens, g.n_vocab, &want[1]);
+    check_first_layers(c, tokens);
+    free_results(&want[0]);
+    free_results(&want[1]);
+    golden_free(&g);
+}
+
 static void check_case(const char *name, unsigned variants)
 {
     const golden_case *c = golden_case_find(name);
@@ -216,6 +357,8 @@ static void check_case(const char *name, unsigned variants)
 
 static void check_refused(const char *name)
 {
+    static const char *const wrong[] = {"hybrid:99", "hybrid:", "hybrid:-1",
+                                        "hybrid:1x", "hybrids", "hybrid:1234567"};
     const golden_case *c = golden_case_find(name);
     mf_engine_options options = golden_options(c);
     mf_engine *engine = NULL;
@@ -227,6 +370,19 @@ static void check_refused(const char *name)
                  MF_ERR_UNSUPPORTED);
     CHECK_CONTAINS(error.message, "n_draft_tokens");
     options.n_draft_tokens = 0;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        options.expert_device = wrong[i];
+        CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error),
+                     MF_ERR_ARGUMENT);
+        CHECK_CONTAINS(error.message,
+                       i == 0 ? "layers have experts, which is the most" : "hybrid:N, hybrid:auto");
+    }
+    mf_model_info info;
+    options.expert_device = "hybrid:1";
+    options.device_bytes = given(c, "hybrid", (uint64_t)1 << 32, &info);
+    CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_BUDGET);
+    CHECK_CONTAINS(error.message, "with the experts of 1 layer");
+    options.device_bytes = 0;
     options.device = "hybrid";
     CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_ARGUMENT);
     CHECK_CONTAINS(error.message, "device 'hybrid' is not known");
@@ -235,6 +391,7 @@ static void check_refused(const char *name)
 int main(void)
 {
     static const char *const others[] = {"k2_fp8", "gpt_oss_mxfp4"};
+    static const char *const more[] = {"gpt_oss_mxfp4", "llama4_mlx_bf16"};
     const bool is_short = vulkan_is_short();
     if (!vulkan_is_there())
         return TEST_SKIPPED;
@@ -243,6 +400,10 @@ int main(void)
     check_case("llama4_mlx_bf16", FEW_SLOTS);
     for (size_t i = 0; i < sizeof others / sizeof *others && !is_short; i++)
         check_case(others[i], SMALL_CHUNKS | FEW_SLOTS);
+    check_given_layers("mlx_4bit");
+    check_auto(golden_case_find("mlx_4bit"));
+    for (size_t i = 0; i < sizeof more / sizeof *more && !is_short; i++)
+        check_given_layers(more[i]);
     check_refused("mlx_4bit");
     return test_result();
 }
