@@ -3,7 +3,8 @@
 # gpu.sh [--build DIR] [--device NAME] [--rounds N] CHECKPOINT [COGITO]
 # The figures of docs/PERFORMANCE.md on a GPU: a random checkpoint of the Qwen3.6-35B-A3B shape with
 # everything in video memory, with 6 GiB of it, with half of its experts, and with 8 GiB of memory
-# too; sessions together; the CPU alone; Cogito's width. A line for each, JSON beside it in DIR/gpu.
+# too; experts in RAM, those of no layer, of half of them or of as many as 6 GiB hold in video memory;
+# sessions together; the CPU alone; Cogito's width. A line for each, JSON beside it in DIR/gpu.
 set -eu
 build=build device=vulkan rounds=3
 while [ $# -gt 0 ]; do
@@ -47,5 +48,9 @@ done
 bench vram-6G "$model" --device "$device" --vram 6G --prompt-tokens 512 --gen-tokens 64 --measure-ms 0
 bench vram-11G "$model" --device "$device" --vram 11G --prompt-tokens 512 --gen-tokens 64 --measure-ms 0
 bench vram-6G-ram-8G "$model" --device "$device" --vram 6G --ram 8G --prompt-tokens 512 --gen-tokens 32
+for n in 0 20 auto; do # of no layer, half of them, and as many as have room
+    bench "hybrid-$n" "$model" --device "$device" --expert-device "hybrid:$n" --vram $([ $n = auto ] && echo 6G || echo 24G) \
+        --prompt-tokens 512 --gen-tokens 64 --warmup 1 --measure-ms 0
+done
 bench cpu "$model" --device cpu --prompt-tokens 512 --gen-tokens 64
 [ -z "$cogito" ] || bench cogito "$cogito" --device "$device" --prompt-tokens 128 --gen-tokens 64
