@@ -58,6 +58,23 @@ static void warn_small_cache(const mf_engine *e)
     say(e, MF_LOG_WARNING, line);
 }
 
+/* Experts that are in the machine's memory and not in the device's, where each is uploaded for
+ * every token that wants it. */
+static void say_hybrid(const mf_engine *e)
+{
+    const mf_model_info *info = &e->info;
+    const uint64_t all = (uint64_t)info->n_moe_layers * info->n_experts;
+    char line[192];
+    if (mf_experts_are_apart(&e->runner) || info->n_slots * 10 >= all * 9 ||
+        info->n_slots + info->n_host_slots < all)
+        return;
+    snprintf(line, sizeof line,
+             "the device's memory has slots for %llu of %llu experts: expert_device "
+             "'hybrid:auto' multiplies the others on the CPU, and may be faster",
+             (unsigned long long)info->n_slots, (unsigned long long)all);
+    say(e, MF_LOG_INFO, line);
+}
+
 static void say_skipped(const mf_engine *e)
 {
     char line[128];
@@ -297,6 +314,7 @@ static mf_status open_on(const char *path, const mf_engine_options *options,
     }
     warn_small_cache(e);
     say_skipped(e);
+    say_hybrid(e);
     *out = e;
     return MF_OK;
 }

@@ -130,6 +130,13 @@ static void evaluate_twice(mf_engine *engine, const golden *g, float *logits, mf
     CHECK(stats[1].upload_bytes > stats[0].upload_bytes);
 }
 
+/* How often another way is named for experts that are in RAM and not on the device. */
+static void count_hybrid(void *user, mf_log_level level, const char *line)
+{
+    if (level == MF_LOG_INFO && strstr(line, "hybrid:auto") != NULL)
+        ++*(int *)user;
+}
+
 /* What the promise of RAM leaves beyond its floor holds experts, which are not read again: the
  * floor is accepted to the byte, with the fewest; with all in RAM each is read once. The bits are
  * the same. */
@@ -147,11 +154,15 @@ static void check_host_slots(const golden_case *c)
     mf_engine *engine = NULL;
     mf_model_info info;
     mf_stats stats[2];
+    int n_named = 0;
     options.expert_cache_bytes = MF_EXPERT_CACHE_AUTO;
+    options.log = count_hybrid;
+    options.log_user = &n_named;
     REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
                &error);
     mf_engine_info(engine, &info);
     mf_engine_close(&engine);
+    CHECK(n_named == 0); /* all are there */
     const uint64_t n_all = (uint64_t)info.n_moe_layers * info.n_experts;
     CHECK_U64(info.n_slots, n_all);
     CHECK(info.n_host_slots == n_all && n_all <= 64);
@@ -166,6 +177,8 @@ static void check_host_slots(const golden_case *c)
         REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
                    &error);
         mf_engine_info(engine, &info);
+        CHECK(n_named == (info.n_host_slots + info.n_slots >= n_all));
+        n_named = 0;
         CHECK_U64(info.n_slots, info.n_experts_per_token);
         CHECK(info.n_host_slots >= least[i] && info.n_host_slots <= most[i]);
         evaluate_twice(engine, &g, logits + (i == 0 ? 0 : g.n_vocab), stats);
