@@ -30,12 +30,11 @@ void mf_cli_answer_free(mf_cli_answer *a)
 /* ------------------------------------------------------------------------------------ tokens -- */
 
 /* The sampler's choice, but for thoughts that took all their budget. */
-static mf_status choose(mf_cli_generator *g, mf_cli_answer *a, const float *logits, int32_t *token,
-                        mf_error *error)
+static mf_status choose(mf_cli_generator *g, mf_cli_answer *a, int32_t *token, mf_error *error)
 {
     const bool is_thought = mf_cli_answer_is_thinking(a);
     const bool is_too_long = is_thought && a->n_thought_tokens >= g->args->n_thought_max;
-    mf_status status = mf_cli_guide_sample(&g->guide, g->sampler, logits, token, error);
+    mf_status status = mf_cli_guide_sample(&g->guide, g->sampler, g->session, token, error);
     if (!is_thought && a->n_closed == g->n_close_tokens)
         a->n_closed = 0; /* another thought is closed as well */
     if (status == MF_OK && (is_too_long || a->n_closed > 0) && a->n_closed < g->n_close_tokens)
@@ -127,7 +126,7 @@ static int take_tokens(mf_cli_generator *g, mf_cli_answer *a, const float *logit
     mf_error error = {0};
     int32_t token, tokens[MAX_TOGETHER];
     size_t n = 0;
-    mf_status status = choose(g, a, logits, &token, &error);
+    mf_status status = choose(g, a, &token, &error);
     if (status == MF_OK && is_end(g, token))
         return MF_STOP_END;
     while (status == MF_OK && token >= 0 && n < MAX_TOGETHER) {

@@ -81,17 +81,18 @@ mf_status mf_cli_guide_begin(mf_cli_guide *g, size_t n_tokens, const char *thoug
     return status;
 }
 
-mf_status mf_cli_guide_sample(mf_cli_guide *g, mf_sampler *sampler, const float *logits,
+mf_status mf_cli_guide_sample(mf_cli_guide *g, mf_sampler *sampler, const mf_session *session,
                               int32_t *token, mf_error *error)
 {
+    const float *logits = mf_session_logits(session), *bounds = mf_session_bounds(session);
     if (!g->grammar) {
-        *token = mf_sampler_sample(sampler, logits);
+        *token = mf_sampler_sample_bounded(sampler, logits, bounds, NULL);
         return MF_OK;
     }
     mf_status status = mf_guide_mask(g->guide, g->mask, g->n_tokens, NULL, error);
     if (status != MF_OK)
         return status;
-    *token = mf_sampler_sample_masked(sampler, logits, g->mask);
+    *token = mf_sampler_sample_bounded(sampler, logits, bounds, g->mask);
     return MF_OK;
 }
 

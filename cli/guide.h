@@ -28,8 +28,8 @@ void mf_cli_guide_close(mf_cli_guide *g);
  * that text ends; NULL: it does not. */
 mf_status mf_cli_guide_begin(mf_cli_guide *g, size_t n_tokens, const char *thought_end,
                              mf_error *error);
-/* The sampler's choice among what is allowed. */
-mf_status mf_cli_guide_sample(mf_cli_guide *g, mf_sampler *sampler, const float *logits,
+/* The sampler's choice among what is allowed, by the session's logits. */
+mf_status mf_cli_guide_sample(mf_cli_guide *g, mf_sampler *sampler, const mf_session *session,
                               int32_t *token, mf_error *error);
 /* A token of the answer, which may be another than the sampler's. */
 mf_status mf_cli_guide_accept(mf_cli_guide *g, int32_t token, mf_error *error);

@@ -385,12 +385,13 @@ bool mf_srv_constraint_begin(mf_srv_choice *c)
     return mf_guide_begin_after(c->guide, text, 0, 2, NULL) == MF_OK;
 }
 
-bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *token,
+bool mf_srv_constraint_sample(mf_srv_choice *c, const mf_session *session, int32_t *token,
                               mf_srv_refusal *r)
 {
+    const float *logits = mf_session_logits(session), *bounds = mf_session_bounds(session);
     mf_error error = {0};
     if (!c->guide) {
-        *token = mf_sampler_sample(c->sampler, logits);
+        *token = mf_sampler_sample_bounded(c->sampler, logits, bounds, NULL);
         return true;
     }
     mf_status status = mf_guide_mask(c->guide, c->mask, c->job->served->info.n_vocab, NULL, &error);
@@ -398,7 +399,7 @@ bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *to
         mf_srv_refuse_status(r, status, &error);
         return false;
     }
-    *token = mf_sampler_sample_masked(c->sampler, logits, c->mask);
+    *token = mf_sampler_sample_bounded(c->sampler, logits, bounds, c->mask);
     return true;
 }
 

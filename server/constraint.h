@@ -15,8 +15,9 @@ bool mf_srv_read_constraint(yyjson_val *object, yyjson_val *format, const char *
 bool mf_srv_read_calls(const mf_srv_conversation *c, mf_srv_job *job, mf_srv_refusal *r);
 /* The choice's own guide and mask, if the job has one. */
 bool mf_srv_constraint_begin(mf_srv_choice *c);
-/* The sampler's choice among what is allowed. False: the refusal says why there is none. */
-bool mf_srv_constraint_sample(mf_srv_choice *c, const float *logits, int32_t *token,
+/* The sampler's choice among what is allowed, by the session's logits. False: the refusal says why
+ * there is none. */
+bool mf_srv_constraint_sample(mf_srv_choice *c, const mf_session *session, int32_t *token,
                               mf_srv_refusal *r);
 /* Takes a token of the answer. False: it is not allowed. */
 bool mf_srv_constraint_take(mf_srv_choice *c, int32_t token, mf_srv_refusal *r);

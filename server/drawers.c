@@ -24,7 +24,7 @@ struct mf_srv_drawers {
 
 static void draw(mf_srv_draw *d)
 {
-    d->token = mf_sampler_sample(d->sampler, d->logits);
+    d->token = mf_sampler_sample_bounded(d->sampler, d->logits, d->bounds, NULL);
 }
 
 /* With the lock held, which is let go meanwhile. */

@@ -13,8 +13,8 @@
 /* One draw: of a sampler that no other draw has. */
 typedef struct mf_srv_draw {
     mf_sampler *sampler;
-    const float *logits;
-    int32_t token; /* what came of it */
+    const float *logits, *bounds; /* as mf_sampler_sample_bounded takes them */
+    int32_t token;                /* what came of it */
 } mf_srv_draw;
 
 typedef struct mf_srv_drawers mf_srv_drawers;

@@ -136,13 +136,12 @@ static void count_token(mf_srv_scheduler *s, mf_srv_choice *c, bool is_forced)
 }
 
 /* The sampler's choice, but for thoughts that took all their budget. */
-static bool choose(const mf_srv_model *model, mf_srv_choice *c, const float *logits, int32_t *token,
-                   mf_srv_refusal *r)
+static bool choose(const mf_srv_model *model, mf_srv_choice *c, int32_t *token, mf_srv_refusal *r)
 {
     if (c->drawn >= 0) {
         *token = c->drawn;
         c->drawn = -1;
-    } else if (!mf_srv_constraint_sample(c, logits, token, r)) {
+    } else if (!mf_srv_constraint_sample(c, c->slot->session, token, r)) {
         return false;
     }
     const bool is_thought = mf_srv_answer_is_thought(c);
@@ -223,7 +222,7 @@ static void next_token(mf_srv_scheduler *s, mf_srv_choice *c)
     }
     mf_srv_refusal refusal;
     int32_t token;
-    if (!choose(s->model, c, logits, &token, &refusal)) {
+    if (!choose(s->model, c, &token, &refusal)) {
         mf_srv_run_fail(s, c, &refusal);
         return;
     }
@@ -546,7 +545,8 @@ static void draw_tokens(mf_srv_scheduler *s, size_t n)
         if (!logits || is_over(c) || c->guide || c->n_answered >= c->job->params.n_max_tokens)
             continue;
         s->drawn[n_draws] = c;
-        s->draws[n_draws++] = (mf_srv_draw){.sampler = c->sampler, .logits = logits};
+        s->draws[n_draws++] = (mf_srv_draw){
+            .sampler = c->sampler, .logits = logits, .bounds = mf_session_bounds(c->slot->session)};
     }
     mf_srv_draw_all(s->drawers, s->draws, n_draws);
     for (size_t i = 0; i < n_draws; i++)

@@ -452,6 +452,11 @@ MF_API MF_MUST_CHECK mf_status mf_engine_eval(mf_engine *engine, const mf_batch_
  * loaded); valid until the next call on the session. */
 MF_API const float *mf_session_logits(const mf_session *session);
 
+/* The highest of each MF_LOGITS_BLOCK of those logits, for mf_sampler_sample_bounded; the last
+ * block may have fewer. NULL where they are not known: there are no logits, or they came from a
+ * mark, a snapshot or a draft. Valid as long as the logits. */
+MF_API const float *mf_session_bounds(const mf_session *session);
+
 /* Number of tokens that the session holds, which is the next token's position. */
 MF_API size_t mf_session_position(const mf_session *session);
 

@@ -468,6 +468,12 @@ class sampler : public handle<mf_sampler, mf_sampler_free>
     {
         return mf_sampler_sample_masked(get(), logits.data(), allowed);
     }
+    /* The same token, sooner: bounds as session::bounds() has them, none where they are empty. */
+    int32_t sample(logits_view logits, logits_view bounds,
+                   const uint32_t *allowed = nullptr) noexcept
+    {
+        return mf_sampler_sample_bounded(get(), logits.data(), bounds.data(), allowed);
+    }
     void accept(int32_t token) noexcept
     {
         mf_sampler_accept(get(), token);
@@ -652,6 +658,12 @@ class session : public handle<mf_session, mf_session_free>
             return mf_session_reuse(get(), tokens.data(), tokens.size(), &result, e);
         });
         return result;
+    }
+    /* The highest of each MF_LOGITS_BLOCK of logits(); empty where they are not known. */
+    logits_view bounds() const noexcept
+    {
+        const float *bounds = mf_session_bounds(get());
+        return logits_view(bounds, bounds ? (n_vocab_ + MF_LOGITS_BLOCK - 1) / MF_LOGITS_BLOCK : 0);
     }
     /* Empty if there are none; valid until the next call on the session. */
     logits_view logits() const noexcept

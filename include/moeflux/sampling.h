@@ -108,6 +108,16 @@ MF_API int32_t mf_sampler_sample(mf_sampler *sampler, const float *logits);
 MF_API int32_t mf_sampler_sample_masked(mf_sampler *sampler, const float *logits,
                                         const uint32_t *allowed);
 
+/*
+ * The same token as mf_sampler_sample_masked, and the same random numbers drawn; sooner where what
+ * is looked for is in few blocks of MF_LOGITS_BLOCK logits. bounds[i]: the highest of the i-th
+ * block, of which the last may have fewer, as mf_session_bounds has them; none of the logits is NaN
+ * or infinite. NULL: they are not known.
+ */
+#define MF_LOGITS_BLOCK 1024
+MF_API int32_t mf_sampler_sample_bounded(mf_sampler *sampler, const float *logits,
+                                         const float *bounds, const uint32_t *allowed);
+
 /* Instead of a choice where there is only one token to choose (mf_guide_forced), so that no logits
  * are needed: draws the random numbers that the choice would have drawn. What follows is chosen as
  * it would be otherwise. */

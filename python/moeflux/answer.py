@@ -233,7 +233,8 @@ class Answer:
     def _choose(self, session: Session) -> int:
         mask = self._guide.mask(self._model.info.n_vocab) if self._guide is not None else None
         with session._using() as pointer:
-            return self._sampler.sample_from(lib.mf_session_logits(pointer), mask)
+            logits, bounds = lib.mf_session_logits(pointer), lib.mf_session_bounds(pointer)
+            return self._sampler.sample_from(logits, mask, bounds)
 
     def _say(self, token: int) -> list[Event]:
         tokenizer = self._model.tokenizer

@@ -59,13 +59,13 @@ class Sampler(Owner):
             raise ArgumentError(f"logits: expected float32 [{self.n_vocab}]")
         return self.sample_from(array, allowed)
 
-    def sample_from(self, logits: Any, allowed: Optional[Any]) -> int:
-        """The same from a pointer of the library's."""
+    def sample_from(self, logits: Any, allowed: Optional[Any], bounds: Any = ffi.NULL) -> int:
+        """The same from pointers of the library's."""
         words = ffi.NULL if allowed is None else ffi.from_buffer("uint32_t[]", allowed)
         if allowed is not None and len(words) * 32 < self.n_vocab:
             raise ArgumentError(f"allowed: expected bits for {self.n_vocab} tokens")
         with self._using() as pointer:
-            return int(lib.mf_sampler_sample_masked(pointer, logits, words))
+            return int(lib.mf_sampler_sample_bounded(pointer, logits, bounds, words))
 
     def reset(self) -> None:
         """Forgets accepted tokens and starts the seed again."""

@@ -23,7 +23,8 @@ typedef struct mf_buffer {
 typedef enum mf_buffer_use {
     MF_USE_DEVICE = 0, /* operands, in the memory that is best for them; out of the host's reach */
     MF_USE_HOST,       /* operands in memory that the host reaches, direct reads from disk too */
-    MF_USE_STAGING,    /* sources of uploads and destinations of reads: no operands */
+    MF_USE_STAGING,    /* sources of uploads and destinations of reads: no operands, but for what
+                        * MF_OP_FINITE writes */
     MF_USE_SHARED      /* small operands that the host writes while the device waits for them */
 } mf_buffer_use;
 
@@ -151,13 +152,20 @@ typedef struct mf_copy_rows_params {
     uint32_t n_cols;
 } mf_copy_rows_params;
 
-/* out[r * MF_FINITE_PARTS + i] (uint32): 1 where the i-th part of x's row r has finite numbers
- * only, else 0. Parts are as many columns as make so many of them, the last ones fewer or none. */
-#define MF_FINITE_PARTS 16
+/* out[r * mf_finite_blocks(n_cols) + i]: the highest of the i-th MF_FINITE_BLOCK columns of x's row
+ * r, of which the last block may have fewer; 0x7FC00000, a NaN, where one of them is no finite
+ * number. copy (buffer 0: none): gets x, by its bits. out and copy may lie in a staging buffer,
+ * where the host finds them once a wait has said that this is done. */
+#define MF_FINITE_BLOCK 1024
 typedef struct mf_finite_params {
-    mf_span x, out;
+    mf_span x, out, copy;
     uint32_t n_cols;
 } mf_finite_params;
+
+static inline uint32_t mf_finite_blocks(uint32_t n_cols)
+{
+    return (n_cols + MF_FINITE_BLOCK - 1) / MF_FINITE_BLOCK;
+}
 
 /* out = rmsnorm(x) * weight over the first n_cols of rows that are `stride` floats apart
  * (0: n_cols); weight float32. out may be x. */

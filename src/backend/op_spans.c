@@ -555,7 +555,8 @@ static void finite(const spans *s)
 {
     const mf_finite_params *p = &s->op->u.finite;
     rows(s, p->x, p->n_cols, MF_READS);
-    rows(s, p->out, MF_FINITE_PARTS, MF_WRITES);
+    rows(s, p->out, mf_finite_blocks(p->n_cols), MF_WRITES);
+    rows(s, p->copy, p->n_cols, MF_WRITES);
 }
 
 /* What operations touch that are one. */

@@ -19,9 +19,13 @@ typedef struct mf_batch_part {
     mf_span state[2]; /* the recurrent state before (buffer id 0: all zero) and after */
     bool is_long;     /* of a long run (mf_op.is_long); these parts come first */
     float *logits;    /* [n_vocab], gets the last row's; NULL: they are not wanted */
+    float *bounds;    /* [mf_finite_blocks(n_vocab)], gets the highest of each block; or NULL */
+    /* Where both are, the bounds behind the logits, if the device may write there; buffer 0: it may
+     * not. */
+    mf_span shared_logits;
     /* The tokens after the first are proposals, any of which may turn out not to be next: logits
-     * are [n_rows, n_vocab] and get every row's, and the recurrent state after row i goes to
-     * states[i] (NULL: there is none). */
+     * are [n_rows, n_vocab] and get every row's, without bounds, and the recurrent state after row
+     * i goes to states[i] (NULL: there is none). */
     bool is_proposed;
     const mf_span *states;
     float *hidden; /* [n_hidden, mf_draft_width], gets the last rows' states, or NULL */

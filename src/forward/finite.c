@@ -4,29 +4,40 @@
 
 #include "forward/forward.h"
 
+#include <math.h>
 #include <string.h>
+
+#define LANES ((size_t)16)
+
+float mf_finite_bound(const float *values, size_t n)
+{
+    const uint32_t exponent = 0x7F800000u;
+    uint32_t seen[LANES] = {0};
+    float highest[LANES];
+    for (size_t j = 0; j < LANES; j++)
+        highest[j] = values[0];
+    for (size_t i = 0; i < n; i += LANES) {
+        const size_t n_lanes = n - i < LANES ? n - i : LANES;
+        float x[LANES];
+        uint32_t bits[LANES];
+        for (size_t j = 0; j < LANES; j++)
+            x[j] = values[j < n_lanes ? i + j : i];
+        memcpy(bits, x, sizeof bits);
+        for (size_t j = 0; j < LANES; j++) {
+            seen[j] |= (bits[j] & exponent) == exponent ? 1u : 0u;
+            highest[j] = x[j] > highest[j] ? x[j] : highest[j];
+        }
+    }
+    for (size_t j = 1; j < LANES; j++) {
+        seen[0] |= seen[j];
+        highest[0] = highest[j] > highest[0] ? highest[j] : highest[0];
+    }
+    return seen[0] != 0 ? NAN : highest[0];
+}
 
 bool mf_all_finite(const float *values, size_t n)
 {
-    enum { LANES = 16 };
-    const uint32_t exponent = 0x7F800000u;
-    uint32_t seen[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        uint32_t bits[LANES];
-        memcpy(bits, values + i, sizeof bits);
-        for (size_t j = 0; j < LANES; j++)
-            seen[j] |= (bits[j] & exponent) == exponent ? 1u : 0u;
-    }
-    for (; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, values + i, sizeof bits);
-        seen[0] |= (bits & exponent) == exponent ? 1u : 0u;
-    }
-    uint32_t any = 0;
-    for (size_t j = 0; j < LANES; j++)
-        any |= seen[j];
-    return any == 0;
+    return n == 0 || !isnan(mf_finite_bound(values, n));
 }
 
 /* A mf_batch_watch's ctx. */

@@ -8,6 +8,7 @@
 #include "forward/forward.h"
 #include "forward/finite.h"
 
+#include <math.h>
 #include <string.h>
 
 static mf_status trace(mf_runner *r, const mf_batch *batch, uint32_t layer, mf_error *error)
@@ -159,41 +160,72 @@ static void head(mf_runner *r, uint32_t n)
 static void ask_logits(mf_runner *r, uint32_t i, float *out)
 {
     uint64_t n_bytes = (uint64_t)r->h.n_vocab * sizeof(float);
-    const mf_stage before = mf_profile_enter(r->profile, MF_STAGE_COPYING);
     r->backend->ops->read(r->backend, mf_span_at(r->plan.logits, i * n_bytes), out, n_bytes);
+}
+
+static size_t bounds_bytes(const mf_runner *r)
+{
+    return mf_finite_blocks(r->h.n_vocab) * sizeof(float);
+}
+
+static float *bounds_of(const mf_runner *r, uint32_t i)
+{
+    return r->row_bounds + (size_t)i * mf_finite_blocks(r->h.n_vocab);
+}
+
+/* The same, and for their bounds, where the device finds those: it writes both where the host wants
+ * them, or both are copied. */
+static void ask_row(mf_runner *r, uint32_t i)
+{
+    const mf_logits *to = &r->row_logits[i];
+    const uint64_t n_vocab = r->h.n_vocab;
+    const bool is_shared = to->shared.buffer.id != 0;
+    const mf_span bounds = is_shared ? mf_span_at(to->shared, n_vocab * sizeof(float))
+                                     : mf_span_at(r->plan.bounds, i * bounds_bytes(r));
+    const mf_op op = {.kind = MF_OP_FINITE,
+                      .n_rows = 1,
+                      .u.finite = {.x = mf_span_at(r->plan.logits, i * n_vocab * sizeof(float)),
+                                   .out = bounds,
+                                   .copy = to->shared,
+                                   .n_cols = r->h.n_vocab}};
+    const mf_stage before = mf_profile_enter(r->profile, MF_STAGE_COPYING);
+    if (!is_shared || !r->asks_finite)
+        ask_logits(r, i, to->logits);
+    if (r->asks_finite)
+        mf_record(r, &op);
+    if (r->asks_finite && !is_shared)
+        r->backend->ops->read(r->backend, bounds, bounds_of(r, i), bounds_bytes(r));
     (void)mf_profile_enter(r->profile, before);
 }
 
-static mf_status check_logits(mf_runner *r, const mf_batch *batch, uint32_t i, const float *logits,
+static void find_bounds(const mf_runner *r, const float *logits, float *out)
+{
+    for (uint32_t at = 0; at < r->h.n_vocab; at += MF_FINITE_BLOCK) {
+        const uint32_t left = r->h.n_vocab - at;
+        *out++ = mf_finite_bound(logits + at, left < MF_FINITE_BLOCK ? left : MF_FINITE_BLOCK);
+    }
+}
+
+static mf_status check_bounds(mf_runner *r, const mf_batch *batch, uint32_t i, const float *bounds,
                               mf_error *error)
 {
-    return mf_all_finite(logits, r->h.n_vocab)
-               ? MF_OK
-               : mf_fail_not_finite(r, batch, r->row_list[i], error);
+    for (uint32_t j = 0; j < mf_finite_blocks(r->h.n_vocab); j++)
+        if (isnan(bounds[j]))
+            return mf_fail_not_finite(r, batch, r->row_list[i], error);
+    return MF_OK;
 }
 
-/* Whether all of the n rows' logits are numbers, to row_finite. */
-static void ask_finite(mf_runner *r, uint32_t n)
-{
-    const mf_op op = {
-        .kind = MF_OP_FINITE,
-        .n_rows = n,
-        .u.finite = {.x = r->plan.logits, .out = r->plan.finite, .n_cols = r->h.n_vocab}};
-    if (!r->asks_finite)
-        return;
-    mf_record(r, &op);
-    r->backend->ops->read(r->backend, r->plan.finite, r->row_finite,
-                          (uint64_t)n * MF_FINITE_PARTS * sizeof *r->row_finite);
-}
-
-/* Once that has come. */
+/* Once the logits of row_list[i] have come, and their bounds, if the device finds them. */
 static mf_status check_row(mf_runner *r, const mf_batch *batch, uint32_t i, mf_error *error)
 {
+    const mf_logits *row = &r->row_logits[i];
+    const bool is_there = row->shared.buffer.id != 0 && r->asks_finite;
+    const float *bounds = is_there ? row->bounds : bounds_of(r, i);
     if (!r->asks_finite)
-        return check_logits(r, batch, i, r->row_logits[i], error);
-    for (uint32_t j = 0; j < MF_FINITE_PARTS; j++)
-        if (r->row_finite[i * MF_FINITE_PARTS + j] == 0)
-            return mf_fail_not_finite(r, batch, r->row_list[i], error);
+        find_bounds(r, row->logits, bounds_of(r, i));
+    MF_TRY(check_bounds(r, batch, i, bounds, error));
+    if (row->bounds != NULL && row->bounds != bounds)
+        memcpy(row->bounds, bounds, bounds_bytes(r));
     return MF_OK;
 }
 
@@ -211,13 +243,16 @@ static mf_status all_logits(mf_runner *r, const mf_batch *batch, mf_error *error
         for (uint32_t i = 0; i < n; i++) {
             ask_logits(r, i, r->each_logits);
             MF_TRY(mf_finish(r, r->backend, error));
-            MF_TRY(check_logits(r, batch, i, r->each_logits, error));
+            find_bounds(r, r->each_logits, bounds_of(r, i));
+            MF_TRY(check_bounds(r, batch, i, bounds_of(r, i), error));
             if (batch->watch->each(batch->watch->ctx, first + i, r->each_logits) != 0)
                 return mf_fail(error, MF_ERR_CANCELLED, "evaluation cancelled by its callback");
             if (first + i + 1 != end)
                 continue;
             if (part->logits != NULL)
                 memcpy(part->logits, r->each_logits, r->h.n_vocab * sizeof *part->logits);
+            if (part->logits != NULL && part->bounds != NULL)
+                memcpy(part->bounds, bounds_of(r, i), bounds_bytes(r));
             end += end < batch->n_rows ? (++part)->n_rows : 0;
         }
     }
@@ -233,8 +268,7 @@ static mf_status some_logits(mf_runner *r, const mf_batch *batch, uint32_t n, mf
             MF_TRY(forward_from(r, batch, next, error));
         head(r, n);
         for (uint32_t i = 0; i < n; i++)
-            ask_logits(r, i, r->row_logits[i]);
-        ask_finite(r, n);
+            ask_row(r, i);
         MF_TRY(settle(r, batch, &next, error));
     } while (next != 0);
     for (uint32_t i = 0; i < n; i++)
@@ -251,7 +285,9 @@ static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *erro
         end += part->n_rows;
         for (uint32_t j = 0; j < n_wanted; j++) {
             r->row_list[n] = end - n_wanted + j;
-            r->row_logits[n++] = part->logits + (size_t)j * r->h.n_vocab;
+            r->row_logits[n++] = (mf_logits){.logits = part->logits + (size_t)j * r->h.n_vocab,
+                                             .bounds = part->bounds,
+                                             .shared = part->shared_logits};
             if (n < r->plan.n_logit_rows)
                 continue;
             MF_TRY(some_logits(r, batch, n, error));

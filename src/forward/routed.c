@@ -185,13 +185,15 @@ void mf_routed_ask(mf_runner *r, uint32_t n_rows)
                               n * sizeof *r->routed.ids);
 }
 
-/* How many different experts are among n picks of a layer; each row's are. */
-static uint32_t count_distinct(mf_runner *r, uint32_t moe, const int32_t *ids, uint32_t n)
+/* How many different experts are among the picks of a layer; each row's are, so that a single row
+ * between two tokens needs no list of those seen. */
+static uint32_t count_distinct(mf_runner *r, uint32_t moe, const int32_t *ids, uint32_t n_rows)
 {
-    uint32_t *seen = r->moe.first, n_distinct = 0;
-    memset(seen, 0, r->h.n_experts * sizeof *seen);
-    for (uint32_t i = 0; i < n; i++) {
-        if ((uint32_t)ids[i] >= r->h.n_experts || seen[ids[i]]++ != 0)
+    uint32_t *seen = n_rows > 1 ? r->moe.first : NULL, n_distinct = 0;
+    if (seen != NULL)
+        memset(seen, 0, r->h.n_experts * sizeof *seen);
+    for (uint32_t i = 0; i < n_rows * r->plan.k; i++) {
+        if ((uint32_t)ids[i] >= r->h.n_experts || (seen != NULL && seen[ids[i]]++ != 0))
             continue;
         n_distinct++;
         mf_expert_store_count_use(r->store, moe, (uint32_t)ids[i]);
@@ -208,7 +210,7 @@ void mf_routed_count(mf_runner *r, uint32_t n_rows)
         if (r->h.is_dense[i] || !r->routed.was_routed[moe])
             continue;
         const size_t n_picks = (size_t)n_rows * r->plan.k;
-        const uint32_t n = count_distinct(r, moe, r->routed.ids + moe * n_picks, (uint32_t)n_picks);
+        const uint32_t n = count_distinct(r, moe, r->routed.ids + moe * n_picks, n_rows);
         n_hits += n;
         r->expert_bytes_touched +=
             n * (mf_weight_bytes(&shape->gate.shape) + mf_weight_bytes(&shape->up.shape) +

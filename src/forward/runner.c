@@ -432,14 +432,14 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
 {
     size_t picks = (size_t)r->plan.n_chunk * r->plan.k, n_experts = r->h.n_experts;
     size_t n_ready = n_experts < MF_READY_MAX ? n_experts : MF_READY_MAX;
-    size_t n_bytes = picks * 16 + 2 * (2 * n_experts + 1) * 4 +
-                     n_ready * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
-                     (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
-                     (size_t)r->plan.n_chunk * 8 + (size_t)r->h.n_vocab * sizeof(float) +
-                     mf_all_layers(&r->h) * sizeof(mf_layer_state) + routed_bytes(r) +
-                     foretold_bytes(r) +
-                     (size_t)r->plan.n_logit_rows * (sizeof(float *) + 4 * MF_FINITE_PARTS) +
-                     draft_rows_bytes(r) + stream_rows_bytes(r) + 33 * 64;
+    size_t n_bytes =
+        picks * 16 + 2 * (2 * n_experts + 1) * 4 +
+        n_ready * (sizeof(mf_expert_item) + sizeof(mf_expert_ready)) +
+        (size_t)n_sequences * sizeof(mf_sequence) + (size_t)r->plan.n_logit_rows * 4 +
+        (size_t)r->plan.n_chunk * 8 + (size_t)r->h.n_vocab * sizeof(float) +
+        mf_all_layers(&r->h) * sizeof(mf_layer_state) + routed_bytes(r) + foretold_bytes(r) +
+        (size_t)r->plan.n_logit_rows * (sizeof(mf_logits) + 4 * mf_finite_blocks(r->h.n_vocab)) +
+        draft_rows_bytes(r) + stream_rows_bytes(r) + 33 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
@@ -453,8 +453,9 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     r->moe.ready = mf_arena_take(&r->arena, n_ready * sizeof(mf_expert_ready));
     r->sequences = mf_arena_take(&r->arena, (size_t)n_sequences * sizeof(mf_sequence));
     r->row_list = mf_arena_take(&r->arena, (size_t)r->plan.n_logit_rows * 4);
-    r->row_logits = mf_arena_take(&r->arena, r->plan.n_logit_rows * sizeof(float *));
-    r->row_finite = mf_arena_take(&r->arena, r->plan.n_logit_rows * MF_FINITE_PARTS * 4);
+    r->row_logits = mf_arena_take(&r->arena, r->plan.n_logit_rows * sizeof(mf_logits));
+    r->row_bounds =
+        mf_arena_take(&r->arena, (size_t)r->plan.n_logit_rows * mf_finite_blocks(r->h.n_vocab) * 4);
     r->draft_rows = mf_arena_take(&r->arena, draft_rows_bytes(r));
     r->row_tokens = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);
     r->same_row = mf_arena_take(&r->arena, (size_t)r->plan.n_chunk * 4);

@@ -33,6 +33,12 @@ typedef struct mf_moe_lists {
     mf_expert_ready *ready; /* [MF_READY_MAX, or as many as there are experts] */
 } mf_moe_lists;
 
+/* Where a row's logits go, as in mf_batch_part. */
+typedef struct mf_logits {
+    float *logits, *bounds;
+    mf_span shared;
+} mf_logits;
+
 /* A single row, whose norms and sums are made where products begin and end (fused.c). */
 typedef struct mf_fused {
     bool is_on, has_experts;            /* mixtures of experts too */
@@ -131,8 +137,8 @@ typedef struct mf_runner {
     uint32_t *row_list;    /* [n_logit_rows] */
     uint32_t *same_row;    /* [n_chunk], all 0 */
     uint32_t *stream_rows; /* [n_chunk, n_streams], the row that each is of */
-    float **row_logits;    /* [n_logit_rows], where they go */
-    uint32_t *row_finite;  /* [n_logit_rows, MF_FINITE_PARTS], as plan.finite */
+    mf_logits *row_logits; /* [n_logit_rows], where they go */
+    float *row_bounds;     /* [n_logit_rows, mf_finite_blocks(n_vocab)], as plan.bounds */
     bool asks_finite;      /* a device that has them looks through logits, not the host */
     uint32_t *draft_rows;  /* [2 n_chunk], where something is drafted */
     const mf_batch *batch; /* at hand, where parts have states of their rows; else NULL */

@@ -213,10 +213,12 @@ static uint64_t session_draft_bytes(const mf_hparams *h, const mf_plan *p)
            p->draft.n_pages * sizeof(mf_span);
 }
 
-/* Logits (those of a chunk in the making and of a mark too), tokens, and the tables of pages. */
+/* Logits (those of a chunk in the making and of a mark too) and bounds, tokens, and the tables of
+ * pages. */
 static uint64_t session_host_bytes(const mf_hparams *h, uint32_t n_context)
 {
-    return 4096 + 12 * (uint64_t)h->n_vocab + 8 * (uint64_t)n_context +
+    return 4096 + 12 * (uint64_t)h->n_vocab + 8 * (uint64_t)mf_finite_blocks(h->n_vocab) +
+           8 * (uint64_t)n_context +
            2 * (pages_of(n_context) + 1) * (sizeof(mf_span) + 2 * sizeof(void *));
 }
 
@@ -277,7 +279,7 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
     const uint64_t routed = (uint64_t)h->n_moe_layers * (4 * MF_MAX_ROUTED_PICKS + 80);
     return picks * 16 + (uint64_t)h->n_experts * 72 + routed +
            n * (h->hidden_size + 2 * (uint64_t)h->n_v_heads + 1 + h->n_streams) * 4 +
-           (uint64_t)h->n_vocab * 4 + (uint64_t)p->n_logit_rows * MF_FINITE_PARTS * 4 +
+           (uint64_t)h->n_vocab * 4 + (uint64_t)p->n_logit_rows * mf_finite_blocks(h->n_vocab) * 4 +
            o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +
            mf_foresight_bytes(h->n_moe_layers, h->n_experts) +
            MF_FORESIGHT_DEPTH * MF_FORESIGHT_ROWS * 8 * (uint64_t)o->k +
@@ -405,7 +407,7 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
     p.moe_x = h->router.scales_input ? take(&l, n, h->hidden_size) : p.h;
     p.last = take(&l, p.n_logit_rows, h->hidden_size);
     p.logits = take(&l, p.n_logit_rows, h->n_vocab);
-    p.finite = take(&l, p.n_logit_rows, MF_FINITE_PARTS);
+    p.bounds = take(&l, p.n_logit_rows, mf_finite_blocks(h->n_vocab));
     p.ids = take(&l, n, k);
     p.routed_ids = take(&l, h->n_moe_layers, MF_MAX_ROUTED_PICKS);
     p.weights = take(&l, n, k);

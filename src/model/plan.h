@@ -60,7 +60,7 @@ typedef struct mf_plan {
     mf_span x, h, y; /* [n_chunk, hidden] */
     mf_span last;    /* [n_logit_rows, hidden] */
     mf_span logits;  /* [n_logit_rows, vocab] */
-    mf_span finite;  /* uint32 [n_logit_rows, MF_FINITE_PARTS] */
+    mf_span bounds;  /* [n_logit_rows, mf_finite_blocks(vocab)] */
     /* Constants, where the model has a use for them: of 1, of 0 [hidden], what queries grow by and
      * as many 0 [n_context]. */
     mf_span ones, zeros, growth, no_sin;

@@ -30,6 +30,11 @@ struct mf_sampler {
     mf_dry *dry;                /* NULL: off */
     const float *dry_penalties; /* [n_vocab], of this token's place; NULL: off */
     const uint32_t *allowed;    /* of the sample that is being taken: a bit a token; NULL: all */
+    bool can_raise;             /* a score may be above its logit and bias */
+    float *highest_biases;      /* [n_blocks], of each block; NULL: none */
+    float *bounds;              /* [n_blocks]: no score is above its block's */
+    float divisor;              /* temperature, or 1 */
+    bool has_bounds, skips;     /* of the sample that is being taken; skips: blocks, if need be */
     uint64_t random[4];
 };
 
@@ -65,6 +70,30 @@ static double next_random(uint64_t s[4])
 
 /* ------------------------------------------------------------------------------------ handle -- */
 
+static size_t n_blocks(const mf_sampler *s)
+{
+    return (s->n_vocab + MF_LOGITS_BLOCK - 1) / MF_LOGITS_BLOCK;
+}
+
+static size_t block_end(const mf_sampler *s, size_t block)
+{
+    const size_t end = (block + 1) * MF_LOGITS_BLOCK;
+    return end < s->n_vocab ? end : s->n_vocab;
+}
+
+static mf_status create_block_biases(mf_sampler *s, mf_error *error)
+{
+    s->highest_biases = mf_alloc_array(&s->allocator, n_blocks(s), sizeof *s->highest_biases);
+    if (s->highest_biases == NULL)
+        return mf_fail_memory(error, n_blocks(s) * sizeof *s->highest_biases, "a sampler");
+    for (size_t b = 0; b < n_blocks(s); b++) {
+        s->highest_biases[b] = -INFINITY;
+        for (size_t i = b * MF_LOGITS_BLOCK; i < block_end(s, b); i++)
+            s->highest_biases[b] = fmaxf(s->highest_biases[b], s->biases[i]);
+    }
+    return MF_OK;
+}
+
 /* What only some samplers have. */
 static mf_status create_extras(mf_sampler *s, mf_error *error)
 {
@@ -87,7 +116,7 @@ static mf_status create_extras(mf_sampler *s, mf_error *error)
                            (long)o->biases[i].token, s->n_vocab - 1);
         s->biases[o->biases[i].token] = o->biases[i].bias;
     }
-    return MF_OK;
+    return create_block_biases(s, error);
 }
 
 mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
@@ -107,9 +136,13 @@ mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
     s->allocator = a;
     s->options = given;
     s->n_vocab = n_vocab;
+    s->divisor = given.temperature > 0.0f ? given.temperature : 1.0f;
+    s->can_raise = given.repetition_penalty < 1.0f || given.presence_penalty < 0.0f ||
+                   given.frequency_penalty < 0.0f;
     s->candidates = mf_alloc_array(&a, n_vocab, sizeof *s->candidates);
     s->is_accepted = mf_alloc_array(&a, n_vocab, 1);
-    if (s->candidates == NULL || s->is_accepted == NULL) {
+    s->bounds = mf_alloc_array(&a, n_blocks(s), sizeof *s->bounds);
+    if (s->candidates == NULL || s->is_accepted == NULL || s->bounds == NULL) {
         mf_sampler_free(&s);
         return mf_fail_memory(error, n_vocab * sizeof *s->candidates, "a sampler");
     }
@@ -136,6 +169,8 @@ void mf_sampler_free(mf_sampler **sampler)
     mf_free(&a, s->is_accepted, s->n_vocab);
     mf_free(&a, s->n_answered, s->n_vocab * sizeof *s->n_answered);
     mf_free(&a, s->biases, s->n_vocab * sizeof *s->biases);
+    mf_free(&a, s->highest_biases, n_blocks(s) * sizeof *s->highest_biases);
+    mf_free(&a, s->bounds, n_blocks(s) * sizeof *s->bounds);
     mf_dry_free(&s->dry);
     mf_free(&a, s, sizeof *s);
 }
@@ -246,6 +281,11 @@ static float penalised(const mf_sampler *s, size_t token, float logit)
     return logit;
 }
 
+static float score_of(const mf_sampler *s, size_t token, float logit)
+{
+    return penalised(s, token, logit) / s->divisor;
+}
+
 /* What is looked at is the model's logits, but for biases. */
 static bool is_plain(const mf_sampler *s)
 {
@@ -274,32 +314,83 @@ static float highest_in(const float *logits, const float *biases, size_t n)
     return lanes[0];
 }
 
-/* The first of the highest plain logits. */
-static int32_t greedy_plain(const mf_sampler *s, const float *logits)
+/* Rounding keeps the order: a score that is not above its block's bound in the mathematics is not
+ * above it here. */
+void mf_sampler_take_bounds(mf_sampler *s, const float *bounds)
 {
-    const float best = highest_in(logits, s->biases, s->n_vocab);
-    for (size_t i = 0; i < s->n_vocab && best > -INFINITY; i++)
-        if ((s->biases != NULL ? logits[i] + s->biases[i] : logits[i]) == best)
-            return (int32_t)i;
-    return first_allowed(s);
+    s->skips = !s->can_raise;
+    s->has_bounds = bounds != NULL && s->skips;
+    for (size_t b = 0; b < n_blocks(s) && s->has_bounds; b++) {
+        const float most = s->highest_biases != NULL ? bounds[b] + s->highest_biases[b] : bounds[b];
+        s->bounds[b] = most / s->divisor;
+    }
 }
 
-/* The first of the highest logits. */
+/* At multiples of BLOCK: the next from `at` on from where a score may be `least` or more; elsewhere
+ * `at`. */
+static size_t skip_below(const mf_sampler *s, const float *logits, size_t at, float least)
+{
+    while (at % BLOCK == 0 && at < s->n_vocab && s->skips) {
+        const size_t n = s->n_vocab - at < BLOCK ? s->n_vocab - at : BLOCK;
+        if (s->has_bounds && at % MF_LOGITS_BLOCK == 0 && s->bounds[at / MF_LOGITS_BLOCK] < least) {
+            at = block_end(s, at / MF_LOGITS_BLOCK);
+            continue;
+        }
+        const float most = highest_in(logits + at, s->biases != NULL ? s->biases + at : NULL, n);
+        if (!(most / s->divisor < least))
+            break;
+        at += n;
+    }
+    return at;
+}
+
+/* The highest score of tokens from first, a multiple of BLOCK, to end - 1; -INFINITY where none may
+ * be drawn. */
+static float highest_score(const mf_sampler *s, const float *logits, size_t first, size_t end)
+{
+    float highest = -INFINITY;
+    if (is_plain(s))
+        return highest_in(logits + first, s->biases != NULL ? s->biases + first : NULL,
+                          end - first) /
+               s->divisor;
+    for (size_t i = first; (i = skip_below(s, logits, i, highest)) < end; i++) {
+        const float score = is_allowed(s, i) ? score_of(s, i, logits[i]) : -INFINITY;
+        highest = score > highest ? score : highest;
+    }
+    return highest;
+}
+
+static float highest_of_block(const mf_sampler *s, const float *logits, size_t block)
+{
+    return highest_score(s, logits, block * MF_LOGITS_BLOCK, block_end(s, block));
+}
+
+/* A score that some token has, the highest of all or near it. */
+static float high_score(const mf_sampler *s, const float *logits)
+{
+    size_t block = 0;
+    if (!s->has_bounds)
+        return is_plain(s) ? highest_score(s, logits, 0, s->n_vocab) : -INFINITY;
+    for (size_t b = 1; b < n_blocks(s); b++)
+        block = s->bounds[b] > s->bounds[block] ? b : block;
+    return highest_of_block(s, logits, block);
+}
+
+/* The first of the highest scores. */
 static int32_t greedy(mf_sampler *s, const float *logits)
 {
-    float best = -INFINITY;
-    size_t best_token = SIZE_MAX;
-    if (is_plain(s))
-        return greedy_plain(s, logits);
     s->dry_penalties = s->dry != NULL ? mf_dry_penalties(s->dry) : NULL;
-    for (size_t i = 0; i < s->n_vocab; i++) {
-        if (!is_allowed(s, i))
-            continue;
-        float logit = penalised(s, i, logits[i]);
-        if (logit > best) {
-            best = logit;
+    const bool is_highest = is_plain(s) && !s->has_bounds;
+    float best = high_score(s, logits);
+    size_t best_token = SIZE_MAX;
+    for (size_t i = 0; (i = skip_below(s, logits, i, best)) < s->n_vocab; i++) {
+        const float score = is_allowed(s, i) ? score_of(s, i, logits[i]) : -INFINITY;
+        if (score > best || (score == best && score > -INFINITY && best_token == SIZE_MAX)) {
+            best = score;
             best_token = i;
         }
+        if (is_highest && best_token != SIZE_MAX)
+            break;
     }
     return best_token == SIZE_MAX ? first_allowed(s) : (int32_t)best_token;
 }
@@ -326,16 +417,32 @@ static void sift_down(mf_candidate *heap, size_t n, size_t i)
     heap[i] = moved;
 }
 
-/* What can be drawn at all, in order of id; *highest is the best score. */
+/* What min-p drops for certain lies below, where nothing before it asks how much there is in all.
+ */
+static float least_near(const mf_sampler *s, const float *logits)
+{
+    const mf_sampler_options *o = &s->options;
+    if (!s->skips || o->min_p == 0.0f || o->top_k != 0 || o->top_p < 1.0f)
+        return -INFINITY;
+    const float high = high_score(s, logits);
+    return isfinite(high) ? (float)((double)high + log((double)o->min_p) - 1.0) : -INFINITY;
+}
+
+/* What can be drawn at all, in order of id; *highest is the best score. What is below `least` is
+ * left out. */
 static size_t collect(mf_sampler *s, const float *logits, float *highest)
 {
+    const float least = least_near(s, logits);
+    const bool skips = least > -INFINITY;
     size_t n = 0;
     *highest = -INFINITY;
     for (size_t i = 0; i < s->n_vocab; i++) {
+        if (skips && (i = skip_below(s, logits, i, least)) >= s->n_vocab)
+            break;
         if (!is_allowed(s, i))
             continue;
-        float score = penalised(s, i, logits[i]) / s->options.temperature;
-        if (!(score > -INFINITY)) /* NaN too */
+        float score = score_of(s, i, logits[i]);
+        if (!(score > -INFINITY) || score < least) /* NaN too */
             continue;
         if (score > *highest)
             *highest = score;
@@ -364,41 +471,62 @@ static void keep_score(float *heap, size_t *n, size_t k, float score)
     heap[i] = score;
 }
 
+/* A score that k tokens reach, -INFINITY: none is known. By bounds: each of the blocks with the
+ * highest ones has a token as high as its highest. */
+static float least_of_top(const mf_sampler *s, const float *logits, size_t k)
+{
+    float bounds[MAX_TOP_K], highest[MAX_TOP_K];
+    size_t n_bounds = 0, n = 0;
+    if (!s->has_bounds || k > n_blocks(s))
+        return -INFINITY;
+    for (size_t b = 0; b < n_blocks(s); b++)
+        if (n_bounds < k || s->bounds[b] > bounds[0])
+            keep_score(bounds, &n_bounds, k, s->bounds[b]);
+    for (size_t b = 0; b < n_blocks(s); b++) {
+        if (!(s->bounds[b] >= bounds[0]))
+            continue;
+        const float score = highest_of_block(s, logits, b);
+        if (n < k || score > highest[0])
+            keep_score(highest, &n, k, score);
+    }
+    return highest[0];
+}
+
 /* As collect(), but for those that top-k drops. *n_all: how many there were with those; or one more
  * than k at least, if they were more. */
 static size_t collect_top(mf_sampler *s, const float *logits, float *highest, size_t *n_all)
 {
     float heap[MAX_TOP_K];
     const size_t k = s->options.top_k;
-    const bool skips = is_plain(s);
-    size_t n = 0, n_heap = 0, n_kept = 0;
+    float least = least_of_top(s, logits, k);
+    size_t n = 0, n_heap = 0, n_kept = 0, n_skipped = 0;
     *highest = -INFINITY;
     *n_all = 0;
     for (size_t i = 0; i < s->n_vocab; i++) {
-        if (skips && n_heap == k && i % BLOCK == 0 && s->n_vocab - i >= BLOCK) {
-            const float most = highest_in(logits + i, s->biases ? s->biases + i : NULL, BLOCK);
-            if (!(most / s->options.temperature >= heap[0])) {
-                *n_all += most > -INFINITY;
-                i += BLOCK - 1;
-                continue;
-            }
-        }
+        const size_t to = least > -INFINITY ? skip_below(s, logits, i, least) : i;
+        n_skipped += to - i;
+        if ((i = to) >= s->n_vocab)
+            break;
         if (!is_allowed(s, i))
             continue;
-        const float score = penalised(s, i, logits[i]) / s->options.temperature;
+        const float score = score_of(s, i, logits[i]);
         if (!(score > -INFINITY)) /* NaN too */
             continue;
         ++*n_all;
-        if (n_heap == k && score < heap[0])
+        if (score < least)
             continue;
         keep_score(heap, &n_heap, k, score);
+        least = n_heap == k && heap[0] > least ? heap[0] : least;
         *highest = score > *highest ? score : *highest;
         s->candidates[n++] = (mf_candidate){score, (int32_t)i};
     }
     for (size_t i = 0; i < n; i++)
         if (n_heap < k || s->candidates[i].score >= heap[0])
             s->candidates[n_kept++] = s->candidates[i];
-    return n_kept;
+    if (n_skipped == 0 || *n_all > k)
+        return n_kept;
+    s->skips = s->has_bounds = false; /* whether there are more than k is to be known */
+    return collect_top(s, logits, highest, n_all);
 }
 
 /* Each keeps the best of sorted[n] as transformers does: of scores equal to the k-th all stay; a
@@ -588,8 +716,16 @@ int32_t mf_sampler_sample(mf_sampler *s, const float *logits)
 
 int32_t mf_sampler_sample_masked(mf_sampler *s, const float *logits, const uint32_t *allowed)
 {
+    return mf_sampler_sample_bounded(s, logits, NULL, allowed);
+}
+
+int32_t mf_sampler_sample_bounded(mf_sampler *s, const float *logits, const float *bounds,
+                                  const uint32_t *allowed)
+{
     s->allowed = allowed;
+    mf_sampler_take_bounds(s, bounds);
     const int32_t token = sample(s, logits);
     s->allowed = NULL;
+    s->skips = s->has_bounds = false;
     return token;
 }

@@ -20,6 +20,9 @@ typedef struct mf_candidate {
 /* Every option within its range? MF_ERR_ARGUMENT names the one that is not. */
 mf_status mf_sampler_options_check(const mf_sampler_options *options, mf_error *error);
 
+/* What mf_sampler_sample_bounded goes by, until it is given others (NULL: none). */
+void mf_sampler_take_bounds(mf_sampler *sampler, const float *bounds);
+
 /*
  * The candidates that the filters leave, and their weights' sum; a candidate's weight is
  * mf_sampler_weight(its score - *highest). None if there is no finite logit. Valid until the next

@@ -2,6 +2,8 @@
 /* Sessions: creation, what they hold, going back, forking. */
 #include "session/session_draft.h"
 
+#include "base/checked.h"
+
 #include <string.h>
 
 /* Room for tokens grows by doubling from here. */
@@ -60,9 +62,24 @@ static bool make_tables(mf_engine *e, mf_session *s)
     return true;
 }
 
+/* Of logits and their bounds. Those that follow lie as a device likes. */
+static size_t logits_bytes(const mf_engine *e)
+{
+    const uint32_t n_vocab = e->runner.h.n_vocab;
+    return mf_round_up(((uint64_t)n_vocab + mf_finite_blocks(n_vocab)) * sizeof(float), 256);
+}
+
+void mf_session_part_logits(const mf_session *s, mf_batch_part *part)
+{
+    const uint64_t at = s->next_logits < s->logits ? 0 : logits_bytes(s->engine);
+    part->logits = s->next_logits;
+    part->bounds = s->next_logits + s->engine->runner.h.n_vocab;
+    part->shared_logits = (mf_span){s->shared_logits, s->shared_logits.id != 0 ? at : 0};
+}
+
 static void free_logits(mf_engine *e, mf_session *s)
 {
-    const size_t n_bytes = e->runner.h.n_vocab * sizeof *s->logits;
+    const size_t n_bytes = logits_bytes(e);
     if (s->shared_logits.id != 0) {
         e->runner.backend->ops->buffer_free(e->runner.backend, s->shared_logits);
         return;
@@ -76,17 +93,17 @@ static void free_logits(mf_engine *e, mf_session *s)
 static bool make_logits(mf_engine *e, mf_session *s)
 {
     const mf_backend_ops *ops = e->runner.backend->ops;
-    const size_t n = e->runner.h.n_vocab;
+    const size_t n_bytes = logits_bytes(e);
     mf_error error = {0};
     if (ops->runs_later &&
-        ops->buffer_create(e->runner.backend, 2 * n * sizeof *s->logits, MF_USE_STAGING,
-                           "a session's logits", &s->shared_logits, &error) == MF_OK) {
+        ops->buffer_create(e->runner.backend, 2 * n_bytes, MF_USE_STAGING, "a session's logits",
+                           &s->shared_logits, &error) == MF_OK) {
         s->logits = (float *)(void *)ops->buffer_host(e->runner.backend, s->shared_logits);
-        s->next_logits = s->logits + n;
+        s->next_logits = s->logits + n_bytes / sizeof *s->logits;
         return true;
     }
-    s->logits = mf_alloc_array(&e->allocator, n, sizeof *s->logits);
-    s->next_logits = mf_alloc_array(&e->allocator, n, sizeof *s->logits);
+    s->logits = mf_alloc(&e->allocator, n_bytes);
+    s->next_logits = mf_alloc(&e->allocator, n_bytes);
     return s->logits != NULL && s->next_logits != NULL;
 }
 
@@ -116,7 +133,7 @@ static mf_status make_session(mf_engine *e, mf_session **out, mf_error *error)
     atomic_init(&s->is_cancelled, false);
     if (!make_tables(e, s) || !make_logits(e, s)) {
         free_memory(e, s);
-        return mf_fail_memory(error, e->runner.h.n_vocab * sizeof *s->logits, "a session");
+        return mf_fail_memory(error, logits_bytes(e), "a session");
     }
     mf_status status = mf_session_reserve_tokens(s, 1, error);
     if (status == MF_OK)
@@ -230,6 +247,12 @@ mf_status mf_session_set_trace(mf_session *s, mf_trace_fn trace, void *user, mf_
 const float *mf_session_logits(const mf_session *session)
 {
     return session->has_logits ? session->logits : NULL;
+}
+
+const float *mf_session_bounds(const mf_session *session)
+{
+    const bool has_bounds = session->has_logits && session->has_bounds;
+    return has_bounds ? session->logits + session->engine->runner.h.n_vocab : NULL;
 }
 
 size_t mf_session_position(const mf_session *session)
@@ -451,7 +474,7 @@ void mf_session_commit(mf_session *s, uint32_t n_rows, bool has_logits)
     mf_state_pool *pool = &s->engine->pool;
     uint64_t before = s->position;
     s->position += n_rows;
-    s->has_logits = has_logits;
+    s->has_logits = s->has_bounds = has_logits;
     if (has_logits) {
         float *logits = s->next_logits;
         s->next_logits = s->logits;

@@ -90,9 +90,9 @@ struct mf_session {
     uint64_t n_long_left;    /* of its next tokens, those that belong to a long run */
     bool in_batch;           /* of the chunk that is being evaluated */
     mf_buffer shared_logits; /* where both of the following are, for a device to write; or none */
-    float *logits;           /* [n_vocab] of the last token */
+    float *logits;           /* [n_vocab] of the last token, and behind them their bounds */
     float *next_logits;      /* those of the chunk being evaluated, until it is committed */
-    bool has_logits;
+    bool has_logits, has_bounds;
     atomic_bool is_cancelled; /* by mf_session_cancel, since the call began */
     const mf_cancel *cancel;  /* mf_session_set_cancel's, or NULL */
     uint64_t deadline_us;     /* 0: none */
@@ -130,6 +130,8 @@ mf_status mf_session_prepare(mf_session *session, const int32_t *tokens, uint32_
                              mf_error *error);
 /* What mf_session_prepare took and a failed chunk does not need. */
 void mf_session_abandon(mf_session *session);
+/* The part's logits, and their bounds, go where the session has those of a chunk in the making. */
+void mf_session_part_logits(const mf_session *session, mf_batch_part *part);
 void mf_session_commit(mf_session *session, uint32_t n_rows, bool has_logits);
 /* Keeps position tokens: as the mark, which is one of the session's at this position, has them, or
  * with the session's own pages and no recurrent state. Marks beyond are dropped. */

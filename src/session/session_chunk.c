@@ -138,11 +138,12 @@ static void add_part(mf_call *call, mf_session *s, uint32_t n, mf_batch *batch)
 {
     mf_engine *e = call->engine;
     const bool wants = (s->part.wants_logits && n == n_left(s)) || call->each != NULL;
-    e->parts_sessions[batch->n_parts] = s;
-    e->parts_list[batch->n_parts++] = (mf_batch_part){.tokens = s->part.tokens + s->part.n_done,
-                                                      .n_rows = n,
-                                                      .is_long = s->n_long_left != 0,
-                                                      .logits = wants ? s->next_logits : NULL};
+    mf_batch_part *part = &e->parts_list[batch->n_parts];
+    e->parts_sessions[batch->n_parts++] = s;
+    *part = (mf_batch_part){
+        .tokens = s->part.tokens + s->part.n_done, .n_rows = n, .is_long = s->n_long_left != 0};
+    if (wants)
+        mf_session_part_logits(s, part);
     batch->n_rows += n;
 }
 

@@ -91,6 +91,7 @@ static void commit_next(mf_session *s)
     s->tokens[before] = d->tokens[i];
     memcpy(s->logits, d->logits + (size_t)i * e->runner.h.n_vocab, logits_bytes(e));
     s->has_logits = true;
+    s->has_bounds = false;
     if (d->states[i] != 0) {
         mf_unit_drop(&e->pool, MF_UNIT_RECURRENT, s->recurrent);
         s->recurrent = d->states[i];
@@ -254,6 +255,8 @@ static void grow_parts(mf_call *call, mf_batch *batch)
         part->n_rows = 1 + d->n_asked;
         part->is_proposed = true;
         part->logits = d->logits;
+        part->bounds = NULL;
+        part->shared_logits = (mf_span){{0}, 0};
         batch->n_rows += d->n_asked;
     }
 }
@@ -313,7 +316,7 @@ void mf_draft_shrink(mf_session *s, mf_batch *batch, mf_batch_part *part)
     part->tokens = s->part.tokens + s->part.n_done;
     part->n_rows = 1;
     part->is_proposed = false;
-    part->logits = s->next_logits;
+    mf_session_part_logits(s, part);
     part->states = NULL;
     part->n_hidden = 1;
     s->draft.n_asked = 0;

@@ -229,6 +229,7 @@ mf_status mf_mark_restore(mf_session *session, size_t position, mf_error *error)
         if (c->logits != NULL) { /* the last one left, so it has not moved */
             memcpy(session->logits, c->logits, e->runner.h.n_vocab * sizeof *c->logits);
             session->has_logits = true;
+            session->has_bounds = false;
         }
     }
     mf_engine_unlock(e);

@@ -524,6 +524,7 @@ static void take_over(mf_session *s, const mf_state *st)
     memcpy(s->tokens, st->tokens, (size_t)st->position * sizeof *st->tokens);
     s->position = st->position;
     s->has_logits = st->logits != NULL;
+    s->has_bounds = false;
     if (s->has_logits)
         memcpy(s->logits, st->logits, e->runner.h.n_vocab * sizeof *s->logits);
     mf_session_tell_change(s, n_same);

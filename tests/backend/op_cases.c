@@ -30,17 +30,22 @@ static void build_copy_rows(scene *s, const uint32_t *p)
     s->op.u.copy_rows.n_cols = p[1];
 }
 
-/* Every third row has one value that is no finite number, somewhere. */
+/* Every third row has one value that is no finite number, somewhere; the second has none above 0,
+ * and the last of them are hardly below. p[2]: rows are copied. */
 static void build_finite(scene *s, const uint32_t *p)
 {
     const float others[] = {INFINITY, -INFINITY, NAN, -NAN};
     s->op = (mf_op){.kind = MF_OP_FINITE, .n_rows = p[0]};
     s->op.u.finite.x = scene_input(s, (size_t)p[0] * p[1], 3.0e38f);
-    s->op.u.finite.out = scene_output(s, (size_t)p[0] * MF_FINITE_PARTS);
+    s->op.u.finite.out = scene_output(s, (size_t)p[0] * mf_finite_blocks(p[1]));
     s->op.u.finite.n_cols = p[1];
+    if (p[2] != 0)
+        s->op.u.finite.copy = scene_output(s, (size_t)p[0] * p[1]);
     float *x = scene_at(s, s->op.u.finite.x);
     for (uint32_t r = 0; r < p[0]; r += 3)
         x[(size_t)r * p[1] + scene_random(s, p[1])] = others[r / 3 % 4];
+    for (uint32_t i = 0; i < p[1] && p[0] > 1; i++)
+        x[p[1] + i] = p[1] - i < 10 ? -1e-40f : -fabsf(x[p[1] + i]);
 }
 
 /* p[2]: in place; p[3]: floats between rows */
@@ -437,6 +442,8 @@ const op_case op_cases[] = {
     {"finite 1x1", build_finite, {1, 1}},
     {"finite 7x33", build_finite, {7, 33}},
     {"finite 70x4099", build_finite, {70, 4099}},
+    {"finite 5x2048 copied", build_finite, {5, 2048, 1}},
+    {"finite 4x3001 copied", build_finite, {4, 3001, 1}},
     {"rmsnorm 1x1", build_rmsnorm, {1, 1, 0}},
     {"rmsnorm 7x77", build_rmsnorm, {7, 77, 0}},
     {"rmsnorm 70x259 in place", build_rmsnorm, {70, 259, 1}},

@@ -168,14 +168,26 @@ static void ref_copy_rows(scene *s)
 
 static void ref_finite(scene *s)
 {
-    const uint32_t n = s->op.u.finite.n_cols, n_part = (n + MF_FINITE_PARTS - 1) / MF_FINITE_PARTS;
+    const mf_finite_params *p = &s->op.u.finite;
+    const uint32_t n = p->n_cols, n_blocks = (n + 1023) / 1024;
     for (uint32_t r = 0; r < s->op.n_rows; r++) {
-        const float *x = floats(s, s->op.u.finite.x) + (size_t)r * n;
-        for (uint32_t part = 0; part < MF_FINITE_PARTS; part++) {
-            int32_t want = 1;
-            for (uint32_t i = part * n_part; i < (part + 1) * n_part && i < n; i++)
-                want = isfinite(x[i]) ? want : 0;
-            scene_expect_id(s, s->op.u.finite.out, (size_t)r * MF_FINITE_PARTS + part, want);
+        const float *x = floats(s, p->x) + (size_t)r * n;
+        for (uint32_t block = 0; block < n_blocks; block++) {
+            float want = -INFINITY;
+            bool is_finite = true;
+            for (uint32_t i = block * 1024; i < (block + 1) * 1024 && i < n; i++) {
+                is_finite = is_finite && isfinite(x[i]);
+                want = x[i] > want ? x[i] : want;
+            }
+            if (is_finite)
+                scene_expect(s, p->out, (size_t)r * n_blocks + block, want, 0.0);
+            else
+                scene_expect_id(s, p->out, (size_t)r * n_blocks + block, 0x7FC00000);
+        }
+        for (uint32_t i = 0; i < n && p->copy.buffer.id != 0; i++) {
+            int32_t bits;
+            memcpy(&bits, &x[i], sizeof bits);
+            scene_expect_id(s, p->copy, (size_t)r * n + i, bits);
         }
     }
 }

@@ -293,7 +293,9 @@ static void skip_rows(mf_op *op, uint32_t first)
         break;
     case MF_OP_FINITE:
         skip(&op->u.finite.x, first, op->u.finite.n_cols);
-        skip(&op->u.finite.out, first, MF_FINITE_PARTS);
+        skip(&op->u.finite.out, first, mf_finite_blocks(op->u.finite.n_cols));
+        if (op->u.finite.copy.buffer.id != 0)
+            skip(&op->u.finite.copy, first, op->u.finite.n_cols);
         break;
     case MF_OP_RMSNORM:
         skip(&op->u.rmsnorm.x, first, rmsnorm_stride(op));

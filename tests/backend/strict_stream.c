@@ -148,7 +148,7 @@ static void check_use(void *ctx, mf_span span, uint64_t n_bytes, uint32_t access
     const checker *c = ctx;
     const char *name = mf_op_name(c->entry->op.kind);
     const strict_memory *m = strict_memory_of(c->be, span, n_bytes, name);
-    if (m->use == MF_USE_STAGING)
+    if (m->use == MF_USE_STAGING && (c->entry->op.kind != MF_OP_FINITE || access != MF_WRITES))
         strict_complain("%s: an operand in a staging buffer", name);
     strict_entry_use(c->entry, span, n_bytes, access);
 }

@@ -134,6 +134,10 @@ static void check_values(void)
         memcpy(&values[i], &bad[i % 5], sizeof(float));
         CHECK(!mf_all_finite(values, 53));
         CHECK(mf_all_finite(values, i));
+        CHECK(isnan(mf_finite_bound(values, 53)));
+        values[i] = 3.401e38f;
+        CHECK(mf_finite_bound(values, 53) == 3.401e38f);
+        CHECK(i == 0 || mf_finite_bound(values, i) == (i < 2 ? -1e-42f : 3.4e38f));
         values[i] = was;
     }
 }

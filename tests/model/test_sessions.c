@@ -28,7 +28,7 @@ typedef struct world {
     memo *memos; /* [N_MEMO] */
     uint64_t random;
     bool is_recurrent;
-    uint64_t n_limits, n_cancelled, n_not_found, n_checked, n_reused;
+    uint64_t n_limits, n_cancelled, n_not_found, n_checked, n_bounds, n_reused;
 } world;
 
 static uint64_t mix(uint64_t hash, const void *bytes, size_t n)
@@ -112,6 +112,19 @@ static void next_tokens(world *w, const lane *l, int32_t *out, size_t n)
     }
 }
 
+/* Where bounds are known they are of these logits. */
+static void check_bounds(world *w, const lane *l, const float *logits)
+{
+    const float *bounds = mf_session_bounds(l->session);
+    float highest = 0;
+    for (size_t i = 0; i < w->g.n_vocab && bounds != NULL; i++) {
+        highest = i % MF_LOGITS_BLOCK == 0 || logits[i] > highest ? logits[i] : highest;
+        if ((i + 1) % MF_LOGITS_BLOCK == 0 || i + 1 == w->g.n_vocab)
+            CHECK(bounds[i / MF_LOGITS_BLOCK] == highest);
+    }
+    w->n_bounds += bounds != NULL;
+}
+
 static void check_lane(world *w, lane *l)
 {
     if (l->session == NULL)
@@ -130,6 +143,7 @@ static void check_lane(world *w, lane *l)
     uint64_t got = mix(1, logits, w->g.n_vocab * sizeof *logits);
     uint64_t want = expected_logits(w, l->tokens, l->n);
     w->n_checked++;
+    check_bounds(w, l, logits);
     if (!CHECK_MSG(got == want, "%s: other logits after %zu tokens", w->c->name, l->n))
         exit(test_result());
 }
@@ -590,7 +604,7 @@ static void run(const setting *s, unsigned long n_steps, uint64_t seed)
         CHECK((w.n_not_found > 0) == w.is_recurrent);
         CHECK(w.n_reused > 0);
     }
-    CHECK(w.n_checked > 0);
+    CHECK(w.n_checked > 0 && w.n_bounds > 0);
     for (size_t i = 0; i < N_SESSIONS; i++)
         mf_session_free(&lanes[i].session);
     mf_session_free(&w.reference);

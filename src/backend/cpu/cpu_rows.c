@@ -3,6 +3,7 @@
  * router's choice, the combination. */
 #include "backend/cpu/cpu_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Below this many floats a dispatch to the threads costs more than the work. */
@@ -62,18 +63,19 @@ void mf_cpu_copy_rows(mf_cpu_backend *be, const mf_op *op)
 
 static void finite_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
 {
-    const uint32_t n = op->u.finite.n_cols, exponent = 0x7F800000u;
-    const uint32_t n_part = (n + MF_FINITE_PARTS - 1) / MF_FINITE_PARTS;
-    const float *x = mf_cpu_floats(be, op->u.finite.x) + (size_t)row * n;
-    uint32_t *out = (uint32_t *)(void *)mf_cpu_bytes(be, op->u.finite.out) + row * MF_FINITE_PARTS;
-    for (uint32_t i = 0; i < MF_FINITE_PARTS; i++)
-        out[i] = 1;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        if ((bits & exponent) == exponent)
-            out[i / n_part] = 0;
+    const mf_finite_params *p = &op->u.finite;
+    const uint32_t n = p->n_cols, n_blocks = mf_finite_blocks(n);
+    const float *x = mf_cpu_floats(be, p->x) + (size_t)row * n;
+    float *out = mf_cpu_floats(be, p->out) + (size_t)row * n_blocks;
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        const uint32_t first = i * MF_FINITE_BLOCK;
+        const uint32_t end = n - first < MF_FINITE_BLOCK ? n : first + MF_FINITE_BLOCK;
+        out[i] = x[first];
+        for (uint32_t j = first; j < end && !isnan(out[i]); j++)
+            out[i] = !isfinite(x[j]) ? NAN : x[j] > out[i] ? x[j] : out[i];
     }
+    if (p->copy.buffer.id != 0)
+        memcpy(mf_cpu_floats(be, p->copy) + (size_t)row * n, x, n * sizeof *x);
 }
 
 void mf_cpu_finite(mf_cpu_backend *be, const mf_op *op)

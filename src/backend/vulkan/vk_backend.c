@@ -157,6 +157,7 @@ static mf_status wait_for(mf_backend *base, mf_ticket ticket, mf_error *error)
     if (!is_ahead && ticket > st->submitted)
         mf_vk_submit(be);
     if (is_ahead ? !mf_vk_ahead_done(be, ticket) : ticket > st->retired && st->lost == MF_OK) {
+        mf_vk_make_ready(be);
         leave(be); /* others go on recording */
         VkResult result = mf_vk_wait(be, ticket);
         be = enter(base);

@@ -159,6 +159,7 @@ typedef struct mf_vk_submission {
     mf_ticket ticket;
     uint64_t ring_heads[MF_VK_RINGS]; /* when it was submitted */
     uint64_t awaits;                  /* the upload ahead that it begins after; 0: none */
+    bool is_ready;                    /* its commands have begun */
 } mf_vk_submission;
 
 /* A read whose bytes go from the ring to their destination when it is done. */
@@ -183,6 +184,7 @@ typedef struct mf_vk_stream {
     VkCommandBuffer commands;                        /* of the open one */
     mf_ticket submitted, retired;
     uint32_t n_commands, most_commands; /* in the open one; when it is submitted */
+    uint32_t step;                      /* of submissions since the device was idle */
     uint64_t n_upload_bytes;            /* in the open one */
     VkPipeline bound;
     mf_vk_access accesses[MF_VK_MAX_ACCESSES]; /* since the last barrier */
@@ -212,6 +214,8 @@ void mf_vk_stream_close(mf_vk_backend *be);
 bool mf_vk_begin(mf_vk_backend *be);
 /* Hands the open submission to the device, if there is one. */
 void mf_vk_submit(mf_vk_backend *be);
+/* Makes the next submissions' commands ready while the caller has nothing to do but wait. */
+void mf_vk_make_ready(mf_vk_backend *be);
 /* After a command: submits what has become long. */
 void mf_vk_command_done(mf_vk_backend *be);
 mf_ticket mf_vk_present(const mf_vk_backend *be);

@@ -148,12 +148,14 @@ static void finite_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_finite_params *p = &op->u.finite;
     const mf_vk_kernel kernel = {MF_VK_SHADER_finite, 1, {THREADS}};
-    const struct {
-        uint64_t x, out;
-        uint32_t n_cols, unused;
-    } push = {mf_vk_address(be, p->x), mf_vk_address(be, p->out), p->n_cols, 0};
+    const uint64_t copy = p->copy.buffer.id != 0 ? mf_vk_address(be, p->copy) : 0;
+    struct {
+        uint64_t x, copy, out;
+        uint32_t n_cols, is_wide;
+    } push = {mf_vk_address(be, p->x), copy, mf_vk_address(be, p->out), p->n_cols, 0};
+    push.is_wide = ((push.x | copy) % 16 | p->n_cols % 4) == 0;
     mf_vk_dispatch(be, &kernel, &push, sizeof push,
-                   (const uint32_t[]){MF_FINITE_PARTS, op->n_rows, 1});
+                   (const uint32_t[]){mf_finite_blocks(p->n_cols), op->n_rows, 1});
 }
 
 const mf_vk_op mf_vk_op_finite = {any, finite_reserve, finite_record};

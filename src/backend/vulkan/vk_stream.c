@@ -12,14 +12,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Commands of a submission: few while the device waits for work, so that it begins early, then
- * more.
- */
-#define FIRST_COMMANDS 4u
-#define MOST_COMMANDS 128u
+/* Commands of submissions, one after the other: few while the device waits for work, so that it
+ * begins early; what a host records while it does those; then all that comes. Each submission costs
+ * an H200 as much as two commands of a large model. */
+static const uint32_t n_commands_of[] = {3, 12, 64, 128};
+#define LAST_STEP (sizeof n_commands_of / sizeof *n_commands_of - 1)
+/* Submissions whose commands are made ready while the host waits: an H200's driver takes 10 us for
+ * each. */
+#define N_READY 3u
 /* How long a wait asks before it sleeps: sleeping wakes late (20 us on an H200). A layer whose
  * experts are uploaded takes half a millisecond. */
 #define POLL_US 1000u
+
+/* Of the submissions since the device was idle the next one is the step-th. */
+static void set_step(mf_vk_stream *st, uint32_t step)
+{
+    st->step = step < LAST_STEP ? step : LAST_STEP;
+    st->most_commands = n_commands_of[st->step];
+}
 
 /* ----------------------------------------------------------------------------- open, close -- */
 
@@ -60,7 +70,7 @@ mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error)
     VkResult result = mf_vk_timeline_create(d, &st->timeline);
     for (uint32_t i = 0; i < MF_VK_SUBMISSIONS && result == VK_SUCCESS; i++)
         result = mf_vk_submission_create(d, d->family, &st->submissions[i]);
-    st->most_commands = FIRST_COMMANDS;
+    set_step(st, 0);
     st->barrier = (VkMemoryBarrier2){
         .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
         .srcStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_COPY_BIT,
@@ -179,7 +189,7 @@ void mf_vk_retire(mf_vk_backend *be)
             return;
         st->retired = value;
         if (value == st->submitted) /* the device is idle: it is to begin early again */
-            st->most_commands = FIRST_COMMANDS;
+            set_step(st, 0);
         finish_reads(be);
         give_rings_back(be);
     }
@@ -192,6 +202,29 @@ void mf_vk_retire(mf_vk_backend *be)
 
 /* ------------------------------------------------------------------------------ submissions -- */
 
+/* Makes the commands of a submission that is done ready for others. */
+static void make_ready(mf_vk_backend *be, mf_vk_submission *s)
+{
+    const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                           .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+    VkResult result = be->device.api.ResetCommandPool(be->device.handle, s->pool, 0);
+    if (result == VK_SUCCESS)
+        result = be->device.api.BeginCommandBuffer(s->commands, &info);
+    if (result != VK_SUCCESS)
+        mf_vk_lost(be, result, "recording for the device");
+    s->is_ready = result == VK_SUCCESS;
+}
+
+void mf_vk_make_ready(mf_vk_backend *be)
+{
+    mf_vk_stream *st = &be->stream;
+    for (uint32_t i = 1; i <= N_READY && st->open == NULL; i++) {
+        mf_vk_submission *s = &st->submissions[(st->submitted + i) % MF_VK_SUBMISSIONS];
+        if (st->lost == MF_OK && !s->is_ready && s->ticket <= st->retired)
+            make_ready(be, s);
+    }
+}
+
 bool mf_vk_begin(mf_vk_backend *be)
 {
     mf_vk_stream *st = &be->stream;
@@ -201,17 +234,11 @@ bool mf_vk_begin(mf_vk_backend *be)
     mf_vk_submission *s = &st->submissions[ticket % MF_VK_SUBMISSIONS];
     if (s->ticket > st->retired)
         mf_vk_wait_in_lock(be, s->ticket);
+    if (st->lost == MF_OK && !s->is_ready)
+        make_ready(be, s);
     if (st->lost != MF_OK)
         return false;
-    const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-                                           .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
-    VkResult result = be->device.api.ResetCommandPool(be->device.handle, s->pool, 0);
-    if (result == VK_SUCCESS)
-        result = be->device.api.BeginCommandBuffer(s->commands, &info);
-    if (result != VK_SUCCESS) {
-        mf_vk_lost(be, result, "recording for the device");
-        return false;
-    }
+    s->is_ready = false;
     s->ticket = ticket;
     s->awaits = 0;
     st->open = s;
@@ -288,7 +315,7 @@ void mf_vk_command_done(mf_vk_backend *be)
     if (st->open == NULL || st->n_commands < st->most_commands)
         return;
     mf_vk_submit(be);
-    st->most_commands = st->most_commands < MOST_COMMANDS ? st->most_commands * 2 : MOST_COMMANDS;
+    set_step(st, st->step + 1);
 }
 
 mf_ticket mf_vk_present(const mf_vk_backend *be)
