@@ -38,7 +38,9 @@ run run "$model" --raw -p hi --expert-device vulkan:15
 expect_error "expert_device 'vulkan:15'*there are: auto, cpu*"
 
 run run "$model" --raw -p hi --expert-device hybird
-expect_error "expert_device 'hybird' is not known; there are: auto, cpu, hybrid, vulkan, vulkan:N"
+expect_error "expert_device 'hybird' is not known; there are: auto, cpu, hybrid, hybrid:N, hybrid:auto, vulkan, vulkan:N"
+run info "$model" --device vulkan --expert-device hybrid:4
+expect_error "expert_device 'hybrid:4': 3 layers have experts, which is the most"
 
 # experts on the CPU, those of long runs on the device; where that is the CPU, all on it
 run info "$model" --device cpu --expert-device hybrid --json
@@ -50,6 +52,14 @@ if [ "$n" -gt 0 ]; then
     expect_glob "$out" '*"device": "vulkan:0", "expert_device": "hybrid"*'
     run info "$model" --device vulkan --expert-device hybrid
     expect_glob "$out" "*device  * vulkan:0, experts on cpu, a prompt's on the device*"
+    run info "$model" --device vulkan --expert-device hybrid:2
+    expect_glob "$out" "*device  * vulkan:0, experts on cpu, a prompt's and 2 layers' on the device*"
+    run info "$model" --device vulkan --expert-device hybrid:auto --vram 2G --json
+    expect_glob "$out" '*"device": "vulkan:0", "expert_device": "hybrid:3"*'
+    for n_layers in 0 1 3; do
+        run run "$model" --raw -p hi -n 4 --temp 0 --device vulkan --expert-device "hybrid:$n_layers" --stats=json
+        expect_code 0
+    done
 fi
 
 # the environment names the default, the option comes first
