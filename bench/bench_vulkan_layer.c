@@ -11,7 +11,7 @@
  *
  *     bench_vulkan_layer [--device vulkan:N] [--mib N] [--repeats N] [--tokens N] [--only TEXT]
  *         [--form NAME] [--ways LIST] [--slices N] [--rows N] [--barrier N] [--prefetch 1]
- *         [--cache-bytes N]
+ *         [--cache-bytes N] [--order TEXT] [--again 1]
  *
  * --form: of weights, as `info` calls it ("gguf q4_0"), with routers of float32, instead of affine.
  * --tokens: sequences that decode together, one token each. --ways: how products of one token go
@@ -20,6 +20,8 @@
  * team where experts are added. --barrier: the N-th of the list that "barrier" measures, instead of
  * the backend's. --prefetch: in whole layers the next product's weights are read beside each
  * operation, for a cache. --cache-bytes: of a value that attention reads, 2 (bfloat16) or 4.
+ * --order: of four layers, "LLLA" if nothing is said: l(inear) ones and those that attend. --again:
+ * each layer has the same weights, but for experts.
  */
 #include "bench_vulkan_layer.h"
 
@@ -329,25 +331,27 @@ static void parse(bench *b, int argc, char **argv)
                                         {"--rows", &b->n_rows, NULL},
                                         {"--slices", &b->n_slices, NULL},
                                         {"--prefetch", &b->prefetches, NULL},
+                                        {"--order", NULL, &b->order},
+                                        {"--again", &b->again, NULL},
                                         {"--only", NULL, &b->only},
                                         {"--barrier", &b->barrier, NULL},
                                         {"--cache-bytes", &b->cache_bytes, NULL},
                                         {0}};
     if (bench_gpu_parse(options, argc, argv) && take_form(b) && b->n_mib >= 1024 &&
         b->n_repeats >= 1 && b->n_tokens >= 1 && b->n_tokens <= MAX_TOKENS &&
-        b->barrier <= N_BARRIERS && b->n_slices <= 8 &&
+        b->barrier <= N_BARRIERS && b->n_slices <= 8 && strlen(b->order) == 4 &&
         (b->n_rows == 0 || is_power(b->n_rows, 8)) && (b->cache_bytes == 2 || b->cache_bytes == 4))
         return;
     (void)fprintf(stderr,
                   "usage: bench_vulkan_layer [--device vulkan:N] [--mib N (1024 ..)] "
                   "[--repeats N] [--tokens N (.. %u)] [--only TEXT] [--form NAME] [--ways LIST] "
-                  "[--rows N] [--slices N] [--prefetch 1] [--cache-bytes 2|4] "
-                  "[--barrier N (.. %u)]\n",
+                  "[--rows N] [--slices N] [--prefetch 1] [--cache-bytes 2|4] [--order LLLA] "
+                  "[--again 1] [--barrier N (.. %u)]\n",
                   MAX_TOKENS, (unsigned)N_BARRIERS);
     exit(2);
 }
 
-typedef enum layer { LAYER_LINEAR, LAYER_ATTENDS, LAYERS_FOUR } layer; /* four: three and one */
+typedef enum layer { LAYER_LINEAR, LAYER_ATTENDS, LAYERS_FOUR } layer; /* four: as --order says */
 
 /* The next of its operations from the i-th on; n_fused: none. */
 static size_t next_in_layer(const bench *b, layer l, size_t i)
@@ -390,6 +394,7 @@ static void prefetch(bench *b, const mf_op *op)
 static void record_layer(bench *b, layer l)
 {
     static mf_op ops[2];
+    const uint64_t begin = b->at;
     size_t i = next_in_layer(b, l, 0);
     uint32_t which = 0;
     fused_subjects[i].make(b, &fused_subjects[i], &ops[which]);
@@ -402,6 +407,15 @@ static void record_layer(bench *b, layer l)
         if (i < n_fused && b->prefetches != 0)
             prefetch(b, &ops[which]);
     }
+    b->at = b->again != 0 ? begin : b->at;
+}
+
+/* The j-th of those that are measured as l. */
+static layer layer_at(const bench *b, layer l, uint32_t j)
+{
+    if (l != LAYERS_FOUR)
+        return l;
+    return b->order[j] == 'A' ? LAYER_ATTENDS : LAYER_LINEAR;
 }
 
 /* One layer after the other, each of them waiting for the one before. */
@@ -416,7 +430,7 @@ static double run_layers(bench *b, layer l)
         bench_gpu_start(&b->gpu);
         for (uint32_t i = 0; i < b->n_repeats; i++)
             for (uint32_t j = 0; j < (l == LAYERS_FOUR ? 4 : 1); j++)
-                record_layer(b, l != LAYERS_FOUR ? l : j < 3 ? LAYER_LINEAR : LAYER_ATTENDS);
+                record_layer(b, layer_at(b, l, j));
         us[r] = bench_gpu_stop(&b->gpu) / 1e3 / b->n_repeats;
     }
     return bench_median(us, RUNS);
@@ -426,8 +440,7 @@ static double run_layers(bench *b, layer l)
 static void measure_in_order(bench *b, const char *how)
 {
     static const subject at = {.name = "", .context = 500};
-    static const char *const names[] = {"layer that is linear", "layer that attends",
-                                        "layers, three that are linear and one that attends"};
+    static const char *const names[] = {"layer that is linear", "layer that attends", "layers"};
     for (uint32_t l = LAYER_LINEAR; l <= LAYERS_FOUR; l++) {
         const uint64_t n_dispatches = b->gpu.be->stream.n_dispatches;
         const uint64_t n_barriers = b->gpu.be->stream.n_barriers;
@@ -435,7 +448,8 @@ static void measure_in_order(bench *b, const char *how)
         warm(b, WARM_TIMES);
         const double us = run_layers(b, (layer)l);
         const double n = (double)RUNS * b->n_repeats;
-        printf("fused %s%s, in order: %.2f us, %.1f dispatches, %.1f barriers\n", names[l], how, us,
+        printf("fused %s%s%s%s, in order: %.2f us, %.1f dispatches, %.1f barriers\n", names[l],
+               l == LAYERS_FOUR ? " " : "", l == LAYERS_FOUR ? b->order : "", how, us,
                (double)(b->gpu.be->stream.n_dispatches - n_dispatches) / n,
                (double)(b->gpu.be->stream.n_barriers - n_barriers) / n);
         if (l == LAYERS_FOUR)
@@ -468,8 +482,12 @@ static void measure_layers(bench *b)
 
 int main(int argc, char **argv)
 {
-    bench b = {
-        .device = "vulkan", .n_mib = 2048, .n_repeats = REPEATS, .n_tokens = 1, .cache_bytes = 2};
+    bench b = {.device = "vulkan",
+               .n_mib = 2048,
+               .n_repeats = REPEATS,
+               .n_tokens = 1,
+               .cache_bytes = 2,
+               .order = "LLLA"};
     parse(&b, argc, argv);
     open_backend(&b);
     printf("%s, %u MiB of weights; a plain kernel reads %.1f GB/s; %u tokens\n",

@@ -26,8 +26,9 @@ typedef enum bench_joined {
 typedef struct bench {
     const char *device, *only;
     const char *ways, *form_name;
+    const char *order;    /* of four layers: see bench_vulkan_layer.c */
     mf_weight_shape form; /* of weights; of affine ones bits are an operation's */
-    uint32_t n_mib, n_repeats, n_tokens, n_slices, n_rows, barrier, prefetches;
+    uint32_t n_mib, n_repeats, n_tokens, n_slices, n_rows, barrier, prefetches, again;
     uint32_t cache_bytes; /* of a value that attention reads: 2, 4 */
     bench_gpu gpu;
     mf_span weights, x, tables; /* tables: see write_tables */

@@ -116,7 +116,7 @@ typedef struct attend {
 typedef struct attend_push {
     uint64_t x, norm, more, values;
     mf_vk_row_products weights;
-    uint32_t epoch, unused;
+    uint32_t epoch, zero;
 } attend_push;
 
 static mf_status attend_row_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)

@@ -87,7 +87,7 @@ typedef struct linear {
 typedef struct linear_push {
     uint64_t x, norm, more, values;
     mf_vk_row_products weights;
-    uint32_t epoch, unused;
+    uint32_t epoch, zero;
 } linear_push;
 
 static mf_status linear_row_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)

@@ -154,7 +154,7 @@ static mixture mixture_of(const mf_vk_backend *be, const mf_mixture_params *m)
 typedef struct mixture_push {
     uint64_t x, norm, more, values;
     mf_vk_near router, shared_router, shared_gate, shared_up;
-    uint32_t epoch, unused;
+    uint32_t epoch, zero;
 } mixture_push;
 
 /* But for what is in memory. False: the weights do not lie so that the shader can read them. */

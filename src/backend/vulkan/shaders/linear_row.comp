@@ -39,6 +39,7 @@ layout(push_constant, scalar) uniform Push {
     Pairs pairs;
     Near first[4], last; // of queries, keys and values; the gate z; b; a
     uint epoch;
+    uint zero; // 0, which no compiler knows: it unrolls loops that it knows the end of
 } p;
 
 const uint THREADS = gl_WorkGroupSize.x, TEAM = 16, TILE = TEAM * CHUNK, TEAMS = THREADS / TEAM;

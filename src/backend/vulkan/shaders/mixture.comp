@@ -40,6 +40,7 @@ layout(push_constant, scalar) uniform Push {
     Pairs pairs;
     Near router, shared_router, shared_gate, shared_up;
     uint epoch;
+    uint zero; // 0, which no compiler knows: it unrolls loops that it knows the end of
 } p;
 
 const uint THREADS = gl_WorkGroupSize.x, TEAM = 16, TILE = TEAM * CHUNK;
@@ -174,12 +175,14 @@ uint key_of(float score)
 // greater, and of equals those before it.
 uint count_before(uint first, uint n, uint mine, uint at)
 {
+    const uint AT_ONCE = n % 16 == 0 ? 16 : 4; // n is a constant, a multiple of four
     uint count = 0;
-    [[unroll]] for (uint j = 0; j < n; j += 4) {
-        const uvec4 k = keys[(first + j) / 4];
-        [[unroll]] for (uint e = 0; e < 4; e++)
-            count += uint(k[e] + uint(first + j + e < at) > mine);
-    }
+    [[dont_unroll]] for (uint i = first; i < first + n + p.zero; i += AT_ONCE)
+        [[unroll]] for (uint j = 0; j < AT_ONCE; j += 4) {
+            const uvec4 k = keys[(i + j) / 4];
+            [[unroll]] for (uint e = 0; e < 4; e++)
+                count += uint(k[e] + uint(i + j + e < at) > mine);
+        }
     return count;
 }
 
@@ -254,7 +257,7 @@ void multiply_in(Mixture m, uint id)
             c[i] = fetch_at(at[i % 2], col);
             next_row(at[i % 2], N_COLS);
         }
-        [[dont_unroll]] for (uint k = 0; k < PAIRS; k++) {
+        [[dont_unroll]] for (uint k = 0; k < PAIRS + p.zero; k++) {
             [[unroll]] for (uint i = 0; i < 2; i++)
                 put_part((slot * PAIRS + k) * 2 + i, SPAN, span, lane, multiply(c[i]));
             [[unroll]] for (uint i = 2; i < 2 * AHEAD; i++)
@@ -303,7 +306,7 @@ void multiply_first(uint id)
             take_x(span, lane);
         }
         if (slot < HALF) {
-            [[dont_unroll]] for (uint i = 0; i < 2; i++) {
+            [[dont_unroll]] for (uint i = 0; i < 2 + p.zero; i++) {
                 put_part(PARTS + slot * 2 + i, SPAN, span, lane, multiply(c[0]));
                 c[0] = c[1];
             }
@@ -349,7 +352,7 @@ void multiply_out(Mixture m, uint id, float gate)
     fetch_out(m, min(item, N_ITEMS - 1), id, c);
     take_row(SHARED_ACT, id);
     [[dont_unroll]] for (; item < N_ITEMS; item += G) {
-        [[dont_unroll]] for (uint k = 0; k <= OUT_ROWS; k++) { // the shared expert's row, then the pick's
+        [[dont_unroll]] for (uint k = 0; k <= OUT_ROWS + p.zero; k++) { // the shared expert's row, then the pick's
             if (k <= 1)
                 take_x(k == 0 ? 0 : 1 + pick, lane);
             const float y = team_sum(add_part(0.0, multiply(c[0])), id);

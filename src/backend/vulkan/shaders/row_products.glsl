@@ -4,7 +4,7 @@
 // x, and TAKEN, of what the last one multiplies; where the rows of the second, third and fourth weight begin among
 // values, AT_1, AT_2, AT_3, and where they end, N_IN; IN_ROWS, of a team in a workgroup's part of the first products,
 // and AHEAD, a divisor of it, how many of them are on their way; OUT_ROWS, OUT_SPAN, OUT_ITEM likewise of the last
-// one; p.x, p.first, p.last; row_input.glsl, places.glsl.
+// one; p.x, p.first, p.last, p.zero; row_input.glsl, places.glsl.
 
 // Parts of n_rows from `first` on become their sums: lane i of a team has that of the row i * TEAMS + its number.
 float row_sums(uint first, const uint n_rows, const uint n_tiles, uint id)
@@ -130,8 +130,11 @@ void multiply_out(float old, uint id)
     const uint BEHIND = TAKEN / (OUT_SPAN * TEAM), step = gl_NumWorkGroups.x * OUT_ITEM;
     const uint mine = finished_out(id);
     [[dont_unroll]] for (uint first = gl_WorkGroupID.x * OUT_ITEM; first < N_COLS; first += step) {
-        [[unroll]] for (uint i = 0; i < OUT_ROWS; i++)
-            put_part(BEHIND + slot * OUT_ROWS + i, OUT_SPAN, span, lane, multiply(out_chunks[i]));
+        [[dont_unroll]] for (uint i = 0; i < OUT_ROWS + p.zero; i++) {
+            put_part(BEHIND + slot * OUT_ROWS + i, OUT_SPAN, span, lane, multiply(out_chunks[0]));
+            [[unroll]] for (uint j = 1; j < OUT_ROWS; j++)
+                out_chunks[j - 1] = out_chunks[j];
+        }
         barrier();
         const float y = row_sums(BEHIND, OUT_ITEM, OUT_SPAN, id);
         if (mine < OUT_ITEM)
