@@ -216,55 +216,70 @@ static void keep_hidden(void *user, uint32_t layer, uint64_t first_position, uin
     memcpy(h->rows + layer * h->n_cols, hidden, h->n_cols * sizeof *hidden);
 }
 
-/* Of the first token after the run, by an engine with these experts. */
-static hidden_rows trace_token(const golden_case *c, const char *experts, const int32_t *tokens,
-                               mf_model_info *info)
+static void free_hidden(hidden_rows *h)
 {
-    const variant v = {experts, N_LONG, MF_EXPERT_CACHE_AUTO};
-    mf_engine *engine = open_engine(c, &v);
+    free(h->rows);
+}
+
+/* Of the first token after the run. */
+static hidden_rows trace_token(mf_engine *engine, const int32_t *tokens)
+{
     mf_session *session = make_session(engine);
     mf_error error = {0};
-    mf_engine_info(engine, info);
-    hidden_rows h = {calloc((size_t)info->n_layers * info->hidden_size, sizeof(float)),
-                     info->hidden_size};
+    mf_model_info info;
+    mf_engine_info(engine, &info);
+    hidden_rows h = {calloc((size_t)info.n_layers * info.hidden_size, sizeof(float)),
+                     info.hidden_size};
     REQUIRE(h.rows != NULL);
     REQUIRE_OK(mf_session_eval(session, tokens, N_LONG, &error), &error);
     REQUIRE_OK(mf_session_set_trace(session, keep_hidden, &h, &error), &error);
     REQUIRE_OK(mf_session_eval(session, tokens + N_LONG, 1, &error), &error);
     mf_session_free(&session);
-    mf_engine_close(&engine);
     return h;
 }
 
-/* Up to a layer with experts that are not given the device's bits, then others: those of the CPU.
- */
-static void check_first_layers(const golden_case *c, const int32_t *tokens)
-{
-    mf_model_info info;
-    hidden_rows device = trace_token(c, NULL, tokens, &info);
-    hidden_rows one = trace_token(c, "hybrid:1", tokens, &info);
-    CHECK_STR(info.expert_device, "hybrid:1");
-    const uint32_t first = info.n_layers - info.n_moe_layers; /* dense ones come first here */
-    const size_t n_bytes = one.n_cols * sizeof *one.rows;
-    CHECK_BYTES(one.rows, device.rows, (first + 1) * n_bytes);
-    CHECK(memcmp(one.rows + (first + 1) * one.n_cols, device.rows + (first + 1) * one.n_cols,
-                 n_bytes) != 0);
-    free(one.rows);
-    free(device.rows);
-}
-
-/* An engine of the variant makes of a text what `want` says, once more after it was cancelled. */
-static void check_given(const golden_case *c, const variant *v, const int32_t *tokens,
-                        uint32_t n_vocab, const results *want)
+/* What an engine makes of the text, and what comes out of its layers. */
+static results eval_on(const golden_case *c, const variant *v, const int32_t *tokens,
+                       uint32_t n_vocab, hidden_rows *hidden)
 {
     mf_engine *engine = open_engine(c, v);
     mf_session *session = make_session(engine);
     results r = eval_all(session, tokens, n_vocab);
-    check_same(&r, want, n_vocab);
-    free_results(&r);
     mf_session_free(&session);
-    check_cancelled(engine, tokens, n_vocab, want);
-    if (v->n_chunk < N_LONG / N_AFTER)
+    *hidden = trace_token(engine, tokens);
+    mf_engine_close(&engine);
+    return r;
+}
+
+/* The layer that is given, the first with experts, has the device's bits, the next one others:
+ * those of the CPU. Dense layers come first here. */
+static void check_first_layers(const hidden_rows *one, const hidden_rows *device,
+                               const mf_model_info *info)
+{
+    const uint32_t next = info->n_layers - info->n_moe_layers + 1;
+    const size_t n_bytes = one->n_cols * sizeof *one->rows;
+    CHECK_BYTES(one->rows, device->rows, next * n_bytes);
+    CHECK(memcmp(one->rows + next * one->n_cols, device->rows + next * one->n_cols, n_bytes) != 0);
+}
+
+enum { ALONE = 1, CANCELLED = 2, BESIDE = 4 };
+
+/* An engine of the variant makes of a text what `want` says, by itself, once more after it was
+ * cancelled, and beside another. */
+static void check_given(const golden_case *c, const variant *v, unsigned ways,
+                        const int32_t *tokens, uint32_t n_vocab, const results *want)
+{
+    mf_engine *engine = ways != 0 ? open_engine(c, v) : NULL;
+    if ((ways & ALONE) != 0) {
+        mf_session *session = make_session(engine);
+        results r = eval_all(session, tokens, n_vocab);
+        check_same(&r, want, n_vocab);
+        free_results(&r);
+        mf_session_free(&session);
+    }
+    if ((ways & CANCELLED) != 0)
+        check_cancelled(engine, tokens, n_vocab, want);
+    if ((ways & BESIDE) != 0)
         check_beside(engine, tokens, n_vocab, want);
     mf_engine_close(&engine);
 }
@@ -308,7 +323,7 @@ static const char *all_layers(const golden_case *c)
 }
 
 /* One layer: the same bits with whatever chunks and cache. All: those of the device. */
-static void check_given_layers(const char *name)
+static void check_given_layers(const char *name, bool is_short)
 {
     const golden_case *c = golden_case_find(name);
     int32_t tokens[N_LONG + N_AFTER];
@@ -318,24 +333,23 @@ static void check_given_layers(const char *name)
     const variant whole = {NULL, N_LONG, MF_EXPERT_CACHE_AUTO};
     const variant all = {all_layers(c), 33, MF_EXPERT_CACHE_AUTO};
     const variant one = {"hybrid:1", N_LONG, MF_EXPERT_CACHE_AUTO};
-    const variant others[] = {{"hybrid:1", 33, MF_EXPERT_CACHE_AUTO}, {"hybrid:1", 48, 0}};
-    const variant *const alone[] = {&whole, &one};
-    results want[2];
-    for (int i = 0; i < 2; i++) {
-        mf_engine *engine = open_engine(c, alone[i]);
-        mf_session *session = make_session(engine);
-        want[i] = eval_all(session, tokens, g.n_vocab);
-        mf_session_free(&session);
-        mf_engine_close(&engine);
-    }
-    CHECK_BYTES(want[0].of_run, want[1].of_run, g.n_vocab * sizeof(float));
-    CHECK(memcmp(want[0].after, want[1].after, g.n_vocab * sizeof(float)) != 0);
-    check_given(c, &all, tokens, g.n_vocab, &want[0]);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        check_given(c, &others[i], tokens, g.n_vocab, &want[1]);
-    check_first_layers(c, tokens);
-    free_results(&want[0]);
-    free_results(&want[1]);
+    const variant small = {"hybrid:1", 33, MF_EXPERT_CACHE_AUTO}, few = {"hybrid:1", 48, 0};
+    mf_model_info info;
+    hidden_rows hidden_there, hidden_both;
+    results there = eval_on(c, &whole, tokens, g.n_vocab, &hidden_there);
+    results both = eval_on(c, &one, tokens, g.n_vocab, &hidden_both);
+    (void)given(c, "hybrid:1", 0, &info);
+    check_first_layers(&hidden_both, &hidden_there, &info);
+    CHECK_BYTES(there.of_run, both.of_run, g.n_vocab * sizeof(float));
+    CHECK(memcmp(there.after, both.after, g.n_vocab * sizeof(float)) != 0);
+    check_given(c, &all, is_short ? ALONE : ALONE | CANCELLED | BESIDE, tokens, g.n_vocab, &there);
+    check_given(c, &small, is_short ? BESIDE : ALONE | CANCELLED | BESIDE, tokens, g.n_vocab,
+                &both);
+    check_given(c, &few, is_short ? 0 : ALONE | CANCELLED, tokens, g.n_vocab, &both);
+    free_hidden(&hidden_there);
+    free_hidden(&hidden_both);
+    free_results(&there);
+    free_results(&both);
     golden_free(&g);
 }
 
@@ -400,10 +414,10 @@ int main(void)
     check_case("llama4_mlx_bf16", FEW_SLOTS);
     for (size_t i = 0; i < sizeof others / sizeof *others && !is_short; i++)
         check_case(others[i], SMALL_CHUNKS | FEW_SLOTS);
-    check_given_layers("mlx_4bit");
+    check_given_layers("mlx_4bit", is_short);
     check_auto(golden_case_find("mlx_4bit"));
     for (size_t i = 0; i < sizeof more / sizeof *more && !is_short; i++)
-        check_given_layers(more[i]);
+        check_given_layers(more[i], false);
     check_refused("mlx_4bit");
     return test_result();
 }
