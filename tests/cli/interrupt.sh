@@ -88,7 +88,7 @@ expect_code 0
 exec 3>&-
 
 # the chat's prefill: the message is not taken, but what was read of it is there for the next time.
-# A try may be stopped before its first chunk was done.
+# A try may be stopped before its first chunk was done: each leaves the program more time.
 # shellcheck disable=SC2086
 start "$scratch/lines" run "$model" --raw --ignore-eos -n 1 --prefill-chunk 8 $slow
 exec 3>"$scratch/lines"
@@ -103,7 +103,7 @@ n_ticks() {
     sed 's/.*) //' "/proc/$pid/stat" | awk '{ print $12 + $13 }'
 }
 has_worked() {
-    [ "$(n_ticks)" -ge $((before + 30)) ]
+    [ "$(n_ticks)" -ge $((before + 30 * n_tries)) ]
 }
 has_figures() {
     [ "$(grep -c '^prompts' "$err")" -eq "$n_tries" ]

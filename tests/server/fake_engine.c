@@ -33,6 +33,7 @@ void __wrap_mf_session_clear(mf_session *session);
 size_t __wrap_mf_session_position(const mf_session *session);
 const int32_t *__wrap_mf_session_tokens(const mf_session *session);
 const float *__wrap_mf_session_logits(const mf_session *session);
+const float *__wrap_mf_session_bounds(const mf_session *session);
 void __wrap_mf_session_set_deadline(mf_session *session, uint64_t us);
 void __wrap_mf_mark_auto(mf_session *session, size_t n, int at_end);
 mf_status __wrap_mf_session_forecast_sized(mf_session *session, size_t n, uint32_t n_milliseconds,
@@ -176,6 +177,12 @@ const float *__wrap_mf_session_logits(const mf_session *session)
     static const float logits[FAKE_VOCAB] = {[7] = 1};
     (void)session;
     return logits;
+}
+
+const float *__wrap_mf_session_bounds(const mf_session *session)
+{
+    (void)session;
+    return NULL;
 }
 
 void __wrap_mf_session_set_deadline(mf_session *session, uint64_t us)
