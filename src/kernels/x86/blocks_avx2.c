@@ -57,13 +57,14 @@ MF_INLINE __m256i sum_wide_half(const weights_64 *w, const mf_blocks_span *x, ui
 MF_INLINE digit_sums sum_eights(const blocks_form *f, const weights_64 *w, const mf_blocks_span *x,
                                 uint32_t b)
 {
+    __m256i sum;
     if (f->has_units) {
-        const __m256i all = _mm256_add_epi32(sum_wide_half(w, x, b, 0), sum_wide_half(w, x, b, 1));
-        return (digit_sums){all, all};
+        sum = _mm256_add_epi32(sum_wide_half(w, x, b, 0), sum_wide_half(w, x, b, 1));
+    } else {
+        const __m256i words[DIGITS] = {halves_by_digit(w, x, b, 0), halves_by_digit(w, x, b, 1),
+                                       halves_by_digit(w, x, b, 2)};
+        sum = join_digits(words);
     }
-    const __m256i words[DIGITS] = {halves_by_digit(w, x, b, 0), halves_by_digit(w, x, b, 1),
-                                   halves_by_digit(w, x, b, 2)};
-    const __m256i sum = join_digits(words);
     return (digit_sums){sum, sum};
 }
 
@@ -108,6 +109,55 @@ static void store_wide_sums(bool has_sixteens, const int32_t v[32], mf_blocks_sp
 }
 
 #include "kernels/x86/blocks_span_avx2.h"
+
+/* Words of two rows by a digit, added up in words: of each eight columns two, of a row by itself;
+ * with sixteens neighbours. */
+MF_INLINE __m256i add_two_rows(bool by_sixteens, const weights_64 w[2], const mf_blocks_span *x,
+                               uint32_t b, uint32_t d)
+{
+    const __m256i first = halves_by_digit(&w[0], x, b, d), second = halves_by_digit(&w[1], x, b, d);
+    __m256i v[2] = {_mm256_unpacklo_epi32(first, second), _mm256_unpackhi_epi32(first, second)};
+    if (by_sixteens)
+        neighbours_of(first, second, v);
+    return _mm256_add_epi16(v[0], v[1]);
+}
+
+/* The sums of rows' lanes are words as long as they fit (16 * 15 * 128, 8 * 31 * 128): widening
+ * takes a product, of which many processors do one where they do three additions. Weights of 5 bits
+ * with a minimum have no registers for it. */
+MF_INLINE void sum_pair(const blocks_form *f, const weights_64 w[4], const mf_blocks_span *x,
+                        uint32_t b, digit_sums out[2])
+{
+    const bool all_in_words = f->bits <= 4 && !f->by_sixteens;
+    __m256i words[2][DIGITS], sums[2];
+    if (f->bits > 5) {
+        const digit_sums eights[4] = {sum_eights(f, &w[0], x, b), sum_eights(f, &w[1], x, b),
+                                      sum_eights(f, &w[2], x, b), sum_eights(f, &w[3], x, b)};
+        add_eights(f, eights, out);
+        return;
+    }
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < 2; i++) {
+        MF_UNROLL(3)
+        for (uint32_t d = 0; d < DIGITS; d++)
+            words[i][d] = add_two_rows(f->by_sixteens, w + 2 * i, x, b, d);
+        if (!all_in_words)
+            sums[i] = join_digits(words[i]);
+    }
+    if (all_in_words) {
+        MF_UNROLL(3)
+        for (uint32_t d = 0; d < DIGITS; d++)
+            words[0][d] = _mm256_add_epi16(_mm256_unpacklo_epi64(words[0][d], words[1][d]),
+                                           _mm256_unpackhi_epi64(words[0][d], words[1][d]));
+        sums[0] = join_digits(words[0]);
+    } else if (!f->by_sixteens) {
+        sums[0] = _mm256_add_epi32(_mm256_unpacklo_epi64(sums[0], sums[1]),
+                                   _mm256_unpackhi_epi64(sums[0], sums[1]));
+    }
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < accumulators(f); i++)
+        out[i] = (digit_sums){sums[i], sums[i]};
+}
 
 /* What the lanes of four accumulators come to: those of four rows. */
 MF_INLINE void sum_four(mf_weight_kind kind, const vec v[4], float out[4])

@@ -74,6 +74,14 @@ static void store_wide_sums(bool has_sixteens, const int32_t v[32], mf_blocks_sp
 
 #include "kernels/x86/blocks_span_avx2.h"
 
+MF_INLINE void sum_pair(const blocks_form *f, const weights_64 w[4], const mf_blocks_span *x,
+                        uint32_t b, digit_sums out[2])
+{
+    const digit_sums eights[4] = {sum_eights(f, &w[0], x, b), sum_eights(f, &w[1], x, b),
+                                  sum_eights(f, &w[2], x, b), sum_eights(f, &w[3], x, b)};
+    add_eights(f, eights, out);
+}
+
 /* Codebooks are of one kind where a kind is a constant: those with scales of 16 columns have two
  * accumulators of their own, these. */
 enum { GRID_SIXTEENS = 2 };

@@ -111,7 +111,15 @@ MF_INLINE void scale_lanes(const blocks_form *f, const span_scales *const s[4], 
         lanes_of(f, min, minima);
 }
 
-/* Four rows' lanes, added up: out[0], or by 16 columns both. */
+/* Two rows' lanes, neighbours added up: both have two in each half. */
+MF_INLINE void neighbours_of(__m256i a, __m256i b, __m256i out[2])
+{
+    const __m256 x = _mm256_castsi256_ps(a), y = _mm256_castsi256_ps(b);
+    out[0] = _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88));
+    out[1] = _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd));
+}
+
+/* Four rows' sums of each eight products, by lanes: out[0], or by 16 columns both. */
 MF_INLINE void add_lanes(bool by_sixteens, const __m256i e[4], __m256i out[2])
 {
     if (!by_sixteens) {
@@ -124,11 +132,28 @@ MF_INLINE void add_lanes(bool by_sixteens, const __m256i e[4], __m256i out[2])
     }
     MF_UNROLL(2)
     for (uint32_t i = 0; i < 2; i++) {
-        const __m256 a = _mm256_castsi256_ps(e[2 * i]), b = _mm256_castsi256_ps(e[2 * i + 1]);
-        out[i] = _mm256_add_epi32(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)),
-                                  _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd)));
+        __m256i v[2];
+        neighbours_of(e[2 * i], e[2 * i + 1], v);
+        out[i] = _mm256_add_epi32(v[0], v[1]);
     }
 }
+
+MF_INLINE void add_eights(const blocks_form *f, const digit_sums eights[4], digit_sums out[2])
+{
+    const __m256i low[4] = {eights[0].low, eights[1].low, eights[2].low, eights[3].low};
+    const __m256i high[4] = {eights[0].high, eights[1].high, eights[2].high, eights[3].high};
+    __m256i lows[2], highs[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    add_lanes(f->by_sixteens, low, lows);
+    if (f->has_high)
+        add_lanes(f->by_sixteens, high, highs);
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < accumulators(f); i++)
+        out[i] = (digit_sums){lows[i], highs[i]};
+}
+
+/* The tier's own: the sums of four rows' pair b by a token, a lane each as their scales have. */
+MF_INLINE void sum_pair(const blocks_form *f, const weights_64 w[4], const mf_blocks_span *x,
+                        uint32_t b, digit_sums out[2]);
 
 /* Sums as floats, without what weights that are above what they mean have added: those of the
  * activations, which come multiplied where these have units of their own. */
@@ -146,22 +171,18 @@ MF_INLINE __m256 floats_of(const blocks_form *f, digit_sums s, digit_sums x)
 }
 
 /* Four rows' pair b of a span by a token. */
-MF_INLINE void add_pair(const blocks_form *f, const digit_sums eights[4], const lane_values *scales,
+MF_INLINE void add_pair(const blocks_form *f, const weights_64 w[4], const lane_values *scales,
                         const lane_values *minima, const mf_blocks_span *x, uint32_t b,
                         __m256 sums[2])
 {
     const uint32_t n = accumulators(f);
-    const __m256i low[4] = {eights[0].low, eights[1].low, eights[2].low, eights[3].low};
-    const __m256i high[4] = {eights[0].high, eights[1].high, eights[2].high, eights[3].high};
-    __m256i lanes[2], high_lanes[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    add_lanes(f->by_sixteens, low, lanes);
-    if (f->has_high)
-        add_lanes(f->by_sixteens, high, high_lanes);
+    digit_sums lanes[2];
+    sum_pair(f, w, x, b, lanes);
     MF_UNROLL(2)
     for (uint32_t i = 0; i < n; i++) {
         const __m256i own = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.sums[b]);
         const __m256i highs = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.highs[b]);
-        __m256 sum = floats_of(f, (digit_sums){lanes[i], high_lanes[i]}, (digit_sums){own, highs});
+        __m256 sum = floats_of(f, lanes[i], (digit_sums){own, highs});
         if (f->has_units)
             sum = _mm256_mul_ps(sum, _mm256_loadu_ps(x->pairs.units[b]));
         sums[i] = _mm256_fmadd_ps(sum, scales->v[n * b + i], sums[i]);
@@ -204,13 +225,11 @@ MF_INLINE void add_stored_span(mf_weight_kind kind, const span_tables *t, const 
     scale_lanes(&f, rows, &scales, &minima);
     MF_UNROLL(4)
     for (uint32_t b = 0; b < PAIRS; b++) {
-        digit_sums eights[4];
+        weights_64 weights[4];
         MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++) {
-            const weights_64 weights = pair_weights(kind, t, v[r], b);
-            eights[r] = sum_eights(&f, &weights, x, b);
-        }
-        add_pair(&f, eights, &scales, &minima, x, b, sums);
+        for (uint32_t r = 0; r < 4; r++)
+            weights[r] = pair_weights(kind, t, v[r], b);
+        add_pair(&f, weights, &scales, &minima, x, b, sums);
     }
     add_sums(&f, sums, x, acc, 1);
 }
@@ -223,11 +242,9 @@ MF_INLINE void add_unpacked(const blocks_form *f, const unpacked_span *w, const 
     __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     MF_ROLLED
     for (uint32_t b = 0; b < PAIRS; b++) {
-        digit_sums eights[4];
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++)
-            eights[r] = sum_eights(f, &w[r].weights[b], x, b);
-        add_pair(f, eights, scales, minima, x, b, sums);
+        const weights_64 weights[4] = {w[0].weights[b], w[1].weights[b], w[2].weights[b],
+                                       w[3].weights[b]};
+        add_pair(f, weights, scales, minima, x, b, sums);
     }
     add_sums(f, sums, x, acc, apart);
 }
