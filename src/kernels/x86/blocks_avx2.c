@@ -123,8 +123,7 @@ MF_INLINE __m256i add_two_rows(bool by_sixteens, const weights_64 w[2], const mf
 }
 
 /* The sums of rows' lanes are words as long as they fit (16 * 15 * 128, 8 * 31 * 128): widening
- * takes a product, of which many processors do one where they do three additions. Weights of 5 bits
- * with a minimum have no registers for it. */
+ * takes a product, of which many processors do one where they do three additions. */
 MF_INLINE void sum_pair(const blocks_form *f, const weights_64 w[4], const mf_blocks_span *x,
                         uint32_t b, digit_sums out[2])
 {

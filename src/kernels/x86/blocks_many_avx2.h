@@ -116,11 +116,11 @@ MF_INLINE void add_tokens(const blocks_form *f, const unpacked_span *w, const gr
     const span_scales *const rows[4] = {&w[0].scales, &w[1].scales, &w[2].scales, &w[3].scales};
     lane_values scales, minima;
     wide_words words[SET];
+    const uint32_t n_turned = n_eights(x->n);
     uint32_t t = 0;
-    if (f->has_units)
-        for (uint32_t r = 0; r < SET && x->n >= LEAST; r++)
-            widen_row(&w[r], &words[r]);
-    for (uint32_t i = 0; i < n_eights(x->n); i++, t += EIGHT) {
+    for (uint32_t r = 0; r < SET && f->has_units && n_turned > 0; r++)
+        widen_row(&w[r], &words[r]);
+    for (uint32_t i = 0; i < n_turned; i++, t += EIGHT) {
         const uint32_t n = x->n - t < EIGHT ? x->n - t : EIGHT;
         add_eight(f, w, words, x->turned + i * x->turned_bytes, x->tokens + t * x->token_bytes,
                   x->token_bytes, n, acc + t);
