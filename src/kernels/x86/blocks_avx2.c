@@ -2,9 +2,9 @@
 /*
  * Formats of blocks in fixed point, AVX2. One instruction multiplies unsigned weights by digits and
  * adds the products in pairs, which 16 bits hold: of weights of up to 6 bits, by digits of 8, even
- * two of these sums (4 * 63 * 128); of wide ones, by digits of 7 bits, one (2 * 255 * 64):
- * blocks_wide_avx2.h. So activations have 23 bits beside the former, with a unit for 256 columns,
- * and 21 beside the latter, with one for 32.
+ * two of these sums (4 * 63 * 128); of wide ones, by digits of 7 bits, one (2 * 255 * 64). So
+ * activations have 23 bits beside the former, with a unit for 256 columns, and 21 beside the
+ * latter, with one for 32; of those 16 columns' products by weights of 128 and less fit 32 bits.
  */
 #include "kernels/x86/blocks_avx2.h"
 
@@ -12,7 +12,7 @@
 
 enum { WIDE_APART = 1, WIDE_BITS = 7 };
 
-/* Its highest digit is 63 at most. */
+/* Its highest digit is 63 at most, and 16 * 128 times it fits 32 bits. */
 #define WIDE_LIMIT 1040000.0f
 
 /* Products of a half's weights by a digit of 64 columns, added in pairs. */
@@ -44,14 +44,27 @@ MF_INLINE __m256i halves_by_digit(const weights_64 *w, const mf_blocks_span *x, 
     return _mm256_add_epi16(by_digit(w, x, b, 0, d), by_digit(w, x, b, 1, d));
 }
 
+/* A half's products by wide weights, whose pairs fill 16 bits. */
+MF_INLINE __m256i sum_wide_half(const weights_64 *w, const mf_blocks_span *x, uint32_t b,
+                                uint32_t half)
+{
+    const __m256i low = _mm256_add_epi32(add_pairs(by_digit(w, x, b, half, 0), 1),
+                                         add_pairs(by_digit(w, x, b, half, 1), 1 << WIDE_BITS));
+    return _mm256_add_epi32(low, add_pairs(by_digit(w, x, b, half, 2), 1 << (2 * WIDE_BITS)));
+}
+
 /* A row's sums of each eight products. */
 MF_INLINE digit_sums sum_eights(const blocks_form *f, const weights_64 *w, const mf_blocks_span *x,
                                 uint32_t b)
 {
-    const __m256i words[DIGITS] = {halves_by_digit(w, x, b, 0), halves_by_digit(w, x, b, 1),
-                                   halves_by_digit(w, x, b, 2)};
-    const __m256i sum = join_digits(words);
-    (void)f;
+    __m256i sum;
+    if (f->has_units) {
+        sum = _mm256_add_epi32(sum_wide_half(w, x, b, 0), sum_wide_half(w, x, b, 1));
+    } else {
+        const __m256i words[DIGITS] = {halves_by_digit(w, x, b, 0), halves_by_digit(w, x, b, 1),
+                                       halves_by_digit(w, x, b, 2)};
+        sum = join_digits(words);
+    }
     return (digit_sums){sum, sum};
 }
 
@@ -80,30 +93,100 @@ MF_INLINE digit_sums sum_columns(const blocks_form *f, uint32_t n, const unpacke
     return (digit_sums){sum, sum};
 }
 
-/* Sums beside wide weights: of the columns whose digits are in a lane of either half, times how far
- * weights are above what they mean. */
+/* Sums beside wide weights: of the columns whose digits are in two lanes of either half, times how
+ * far weights are above what they mean. */
 static void store_wide_sums(bool has_sixteens, const int32_t v[32], mf_blocks_span *span,
                             uint32_t b)
 {
-    for (uint32_t l = 0; l < 4; l++) {
-        const uint32_t first = has_sixteens ? l / 2 * 16 + l % 2 * 4 : 4 * l;
-        const int32_t *low = v + first, *high = low + (has_sixteens ? 8 : 16);
+    int32_t *sums = span->pairs.sums[b % PAIRS] + b / PAIRS * 4;
+    for (uint32_t l = 0; l < 2; l++) {
+        const int32_t *low = v + l * (has_sixteens ? 16 : 8), *high = low + (has_sixteens ? 8 : 16);
         uint32_t sum = 0;
-        for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t i = 0; i < 8; i++)
             sum += (uint32_t)low[i] + (uint32_t)high[i];
-        span->pairs.sums[b % PAIRS][b / PAIRS * 4 + l] = (int32_t)(sum << WIDE_EXCESS);
+        sums[l] = sums[l + 2] = (int32_t)(sum << WIDE_EXCESS);
     }
 }
 
-#include "kernels/x86/blocks_wide_avx2.h"
+#include "kernels/x86/blocks_span_avx2.h"
+
+/* Words of two rows by a digit, added up in words: of each eight columns two, of a row by itself;
+ * with sixteens neighbours. */
+MF_INLINE __m256i add_two_rows(bool by_sixteens, const weights_64 w[2], const mf_blocks_span *x,
+                               uint32_t b, uint32_t d)
+{
+    const __m256i first = halves_by_digit(&w[0], x, b, d), second = halves_by_digit(&w[1], x, b, d);
+    __m256i v[2] = {_mm256_unpacklo_epi32(first, second), _mm256_unpackhi_epi32(first, second)};
+    if (by_sixteens)
+        neighbours_of(first, second, v);
+    return _mm256_add_epi16(v[0], v[1]);
+}
+
+/* The sums of rows' lanes are words as long as they fit (16 * 15 * 128, 8 * 31 * 128): widening
+ * takes a product, of which many processors do one where they do three additions. */
+MF_INLINE void sum_pair(const blocks_form *f, const weights_64 w[4], const mf_blocks_span *x,
+                        uint32_t b, digit_sums out[2])
+{
+    const bool all_in_words = f->bits <= 4 && !f->by_sixteens;
+    __m256i words[2][DIGITS], sums[2];
+    if (f->bits > 5) {
+        const digit_sums eights[4] = {sum_eights(f, &w[0], x, b), sum_eights(f, &w[1], x, b),
+                                      sum_eights(f, &w[2], x, b), sum_eights(f, &w[3], x, b)};
+        add_eights(f, eights, out);
+        return;
+    }
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < 2; i++) {
+        MF_UNROLL(3)
+        for (uint32_t d = 0; d < DIGITS; d++)
+            words[i][d] = add_two_rows(f->by_sixteens, w + 2 * i, x, b, d);
+        if (!all_in_words)
+            sums[i] = join_digits(words[i]);
+    }
+    if (all_in_words) {
+        MF_UNROLL(3)
+        for (uint32_t d = 0; d < DIGITS; d++)
+            words[0][d] = _mm256_add_epi16(_mm256_unpacklo_epi64(words[0][d], words[1][d]),
+                                           _mm256_unpackhi_epi64(words[0][d], words[1][d]));
+        sums[0] = join_digits(words[0]);
+    } else if (!f->by_sixteens) {
+        sums[0] = _mm256_add_epi32(_mm256_unpacklo_epi64(sums[0], sums[1]),
+                                   _mm256_unpackhi_epi64(sums[0], sums[1]));
+    }
+    MF_UNROLL(2)
+    for (uint32_t i = 0; i < accumulators(f); i++)
+        out[i] = (digit_sums){sums[i], sums[i]};
+}
 
 /* What the lanes of four accumulators come to: those of four rows. */
 MF_INLINE void sum_four(mf_weight_kind kind, const vec v[4], float out[4])
 {
-    if (mf_blocks_is_wide(kind))
-        sum_wide_rows(v, out);
+    sum_accumulators(form_of(kind).by_sixteens, v, out);
+}
+
+MF_INLINE void add_grid_rows(bool has_sixteens, const unpacked_span rows[4],
+                             const mf_blocks_span *x, vec acc[4])
+{
+    const span_scales *const row_scales[4] = {&rows[0].scales, &rows[1].scales, &rows[2].scales,
+                                              &rows[3].scales};
+    blocks_form f = form_of(MF_BLOCKS_GRID);
+    lane_values scales;
+    f.has_sixteens = has_sixteens;
+    scale_lanes(&f, row_scales, &scales, NULL);
+    add_unpacked(&f, rows, &scales, NULL, x, acc, 1);
+}
+
+/* A span of codebooks of four rows by a token. */
+static void add_grid_span(mf_weight_kind kind, const unsigned char *const v[4],
+                          const mf_blocks_span *x, vec acc[4])
+{
+    unpacked_span rows[4];
+    for (uint32_t r = 0; r < 4; r++)
+        unpack_grid(kind, v[r], &rows[r]);
+    if (mf_blocks_has_sixteens(kind))
+        add_grid_rows(true, rows, x, acc);
     else
-        sum_narrow_rows(mf_blocks_has_sixteens(kind), v, out);
+        add_grid_rows(false, rows, x, acc);
 }
 
 MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
@@ -115,17 +198,15 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
     (void)token_bytes;
     if (mf_blocks_has_grid(kind))
         add_grid_span(w->kind, v, (const void *)tokens, acc[0]);
-    else if (mf_blocks_is_wide(kind))
-        add_wide_span(kind, t, w, v, s, (const void *)tokens, acc[0]);
     else
-        add_narrow_span(kind, t, w, v, s, (const void *)tokens, acc[0]);
+        add_stored_span(kind, t, w, v, s, (const void *)tokens, acc[0]);
 }
 
 MF_INLINE void add_rows(mf_weight_kind kind, mf_weight_kind stored, const unpacked_span *w,
                         const group_tokens *x, vec *acc)
 {
     if (mf_blocks_is_wide(kind))
-        (mf_blocks_has_sixteens(stored) ? add_wide_sixteens : add_wide)(w, x, acc);
+        (mf_blocks_has_sixteens(stored) ? add_wide_sixteens : add_wide)(excess_of(kind), w, x, acc);
     else
         add_narrow_rows(kind, w, x, acc);
 }

@@ -74,8 +74,13 @@ static void store_wide_sums(bool has_sixteens, const int32_t v[32], mf_blocks_sp
 
 #include "kernels/x86/blocks_span_avx2.h"
 
-ADD_TOKENS(add_wide, false, false, true, true, 8)
-ADD_TOKENS(add_wide_sixteens, true, false, true, true, 8)
+MF_INLINE void sum_pair(const blocks_form *f, const weights_64 w[4], const mf_blocks_span *x,
+                        uint32_t b, digit_sums out[2])
+{
+    const digit_sums eights[4] = {sum_eights(f, &w[0], x, b), sum_eights(f, &w[1], x, b),
+                                  sum_eights(f, &w[2], x, b), sum_eights(f, &w[3], x, b)};
+    add_eights(f, eights, out);
+}
 
 /* Codebooks are of one kind where a kind is a constant: those with scales of 16 columns have two
  * accumulators of their own, these. */
@@ -85,9 +90,9 @@ enum { GRID_SIXTEENS = 2 };
 MF_INLINE void sum_four(mf_weight_kind kind, const vec v[4], float out[4])
 {
     float sixteens[4];
-    sum_narrow_rows(mf_blocks_has_sixteens(kind), v, out);
+    sum_accumulators(mf_blocks_has_sixteens(kind), v, out);
     if (mf_blocks_has_grid(kind)) {
-        sum_narrow_rows(true, v + GRID_SIXTEENS, sixteens);
+        sum_accumulators(true, v + GRID_SIXTEENS, sixteens);
         for (uint32_t r = 0; r < 4; r++)
             out[r] += sixteens[r];
     }
@@ -125,7 +130,7 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
     if (mf_blocks_has_grid(kind))
         add_grid_span(w->kind, v, (const void *)tokens, acc[0]);
     else
-        add_narrow_span(kind, t, w, v, s, (const void *)tokens, acc[0]);
+        add_stored_span(kind, t, w, v, s, (const void *)tokens, acc[0]);
 }
 
 MF_INLINE void add_rows(mf_weight_kind kind, mf_weight_kind stored, const unpacked_span *w,

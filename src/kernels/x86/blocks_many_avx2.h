@@ -9,21 +9,21 @@
 #ifndef MF_KERNELS_BLOCKS_MANY_AVX2_H
 #define MF_KERNELS_BLOCKS_MANY_AVX2_H
 
-#include "kernels/x86/blocks_few_avx2.h"
+#include "kernels/x86/blocks_wide_avx2.h"
 
-/* Whether so many tokens have eights, and products of them. */
-static bool are_turned(mf_weight_kind kind, uint32_t n_tokens)
+/* Of eight tokens, turned. */
+static size_t turned_span_bytes(mf_weight_kind kind)
 {
-    return n_tokens >= LEAST && !(WIDE_APART && mf_blocks_is_wide(kind));
+    return WIDE_APART && mf_blocks_is_wide(kind) ? sizeof(turned_words) : sizeof(turned_span);
 }
 
 /* Bytes that a group of so many tokens takes, turned. */
 static size_t turned_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
     const uint32_t n = n_tokens < GROUP ? n_tokens : GROUP;
-    if (!are_turned(w->shape.kind, n))
+    if (n < LEAST)
         return 0;
-    return (size_t)(n + EIGHT - 1) / EIGHT * mf_blocks_spans(w) * sizeof(turned_span);
+    return (size_t)(n + EIGHT - 1) / EIGHT * mf_blocks_spans(w) * turned_span_bytes(w->shape.kind);
 }
 
 /* How many eights a group has, of which the last may be short. */
@@ -34,32 +34,28 @@ static uint32_t n_eights(uint32_t n_tokens)
 
 static void turn_span(const unsigned char *tokens, size_t token_bytes, uint32_t n, turned_span *out)
 {
-    for (uint32_t i = 0; i < VECTORS; i++) {
-        __m256i rows[EIGHT];
-        MF_UNROLL(8)
-        for (uint32_t t = 0; t < EIGHT; t++)
-            rows[t] = t < n ? _mm256_loadu_si256(
-                                  (const __m256i *)(const void *)(tokens + t * token_bytes) + i)
-                            : _mm256_setzero_si256();
-        mf_transpose_avx2(rows, out->v[i]);
-    }
+    for (uint32_t i = 0; i < VECTORS; i++)
+        turn_vector(tokens, token_bytes, n, i, out->v[i]);
 }
 
 /* A group's tokens, all spans of each eight. */
 static void turn_tokens(const mf_blocks_rows *w, group_tokens *x, void *turned)
 {
     const uint32_t n_spans = w->n_spans + (w->last_bytes > 0 ? 1 : 0);
-    turned_span *out = turned;
+    unsigned char *out = turned;
     x->turned = turned;
-    if (!are_turned(w->kind, x->n))
-        return;
-    x->turned_bytes = n_spans * sizeof *out;
-    x->turned_span_bytes = sizeof *out;
+    x->turned_span_bytes = turned_span_bytes(w->kind);
+    x->turned_bytes = n_spans * x->turned_span_bytes;
     for (uint32_t i = 0; i < n_eights(x->n); i++) {
         const uint32_t first = i * EIGHT, n = x->n - first < EIGHT ? x->n - first : EIGHT;
-        for (uint32_t s = 0; s < n_spans; s++)
-            turn_span(x->tokens + first * x->token_bytes + s * sizeof(mf_blocks_span),
-                      x->token_bytes, n, out++);
+        for (uint32_t s = 0; s < n_spans; s++, out += x->turned_span_bytes) {
+            const unsigned char *from =
+                x->tokens + first * x->token_bytes + s * sizeof(mf_blocks_span);
+            if (WIDE_APART && mf_blocks_is_wide(w->kind))
+                turn_wide_span(from, x->token_bytes, n, (void *)out);
+            else
+                turn_span(from, x->token_bytes, n, (void *)out);
+        }
     }
 }
 
@@ -89,26 +85,28 @@ MF_INLINE void sum_chains(const blocks_form *f, const unpacked_span *w, const tu
 }
 
 /* Four rows' spans by n of eight tokens, which x are as they were: their units. */
-MF_INLINE void add_eight(const blocks_form *f, const unpacked_span *w, const turned_span *turned,
-                         const unsigned char *tokens, size_t token_bytes, uint32_t n, vec *acc)
+MF_INLINE void add_eight(const blocks_form *f, const unpacked_span *w, const wide_words *words,
+                         const void *turned, const unsigned char *tokens, size_t token_bytes,
+                         uint32_t n, vec *acc)
 {
     vec chains[4][4];
-    for (uint32_t r = 0; r < 4; r++)
-        sum_chains(f, &w[r], turned, chains[r]);
+    for (uint32_t r = 0; r < 4; r += f->has_units ? WIDE_ROWS : 1)
+        if (f->has_units)
+            sum_wide_chains(f, &w[r], &words[r], turned, &chains[r]);
+        else
+            sum_chains(f, &w[r], turned, chains[r]);
     MF_UNROLL(2)
     for (uint32_t i = 0; i < accumulators(f); i++) {
         __m256i rows[EIGHT], sums[EIGHT];
         MF_UNROLL(8)
         for (uint32_t l = 0; l < EIGHT; l++)
             rows[l] =
-                _mm256_castps_si256(f->has_sixteens ? chains[2 * i + l / 2 % 2][l / 4 * 2 + l % 2]
-                                                    : chains[l % 4][l / 4]);
+                _mm256_castps_si256(f->by_sixteens ? chains[2 * i + l / 2 % 2][l / 4 * 2 + l % 2]
+                                                   : chains[l % 4][l / 4]);
         mf_transpose_avx2(rows, sums);
-        for (uint32_t t = 0; t < n; t++) {
-            const mf_blocks_span *x = (const void *)(tokens + t * token_bytes);
-            vec *to = acc + i * (size_t)GROUP + t;
-            *to = _mm256_fmadd_ps(_mm256_castsi256_ps(sums[t]), _mm256_set1_ps(x->units[0]), *to);
-        }
+        for (uint32_t t = 0; t < n; t++)
+            add_sum(f, _mm256_castsi256_ps(sums[t]), (const void *)(tokens + t * token_bytes),
+                    acc + i * (size_t)GROUP + t);
     }
 }
 
@@ -117,11 +115,15 @@ MF_INLINE void add_tokens(const blocks_form *f, const unpacked_span *w, const gr
 {
     const span_scales *const rows[4] = {&w[0].scales, &w[1].scales, &w[2].scales, &w[3].scales};
     lane_values scales, minima;
+    wide_words words[SET];
+    const uint32_t n_turned = n_eights(x->n);
     uint32_t t = 0;
-    for (uint32_t i = 0; i < n_eights(x->n); i++, t += EIGHT) {
+    for (uint32_t r = 0; r < SET && f->has_units && n_turned > 0; r++)
+        widen_row(&w[r], &words[r]);
+    for (uint32_t i = 0; i < n_turned; i++, t += EIGHT) {
         const uint32_t n = x->n - t < EIGHT ? x->n - t : EIGHT;
-        add_eight(f, w, (const void *)(x->turned + i * x->turned_bytes),
-                  x->tokens + t * x->token_bytes, x->token_bytes, n, acc + t);
+        add_eight(f, w, words, x->turned + i * x->turned_bytes, x->tokens + t * x->token_bytes,
+                  x->token_bytes, n, acc + t);
     }
     if (t >= x->n)
         return;
@@ -133,17 +135,19 @@ MF_INLINE void add_tokens(const blocks_form *f, const unpacked_span *w, const gr
 
 /* Functions of their own, which kinds share: within the kernel of each, gcc 12 does not keep the
  * sums in registers. */
-#define ADD_TOKENS(name, sixteens, min, excessive, apart, width)                   \
-    __attribute__((noinline)) static void name(int excess, const unpacked_span *w, \
-                                               const group_tokens *x, vec *acc)    \
-    {                                                                              \
-        const blocks_form f = {.has_sixteens = (sixteens),                         \
-                               .has_min = (min),                                   \
-                               .has_excess = (excessive),                          \
-                               .has_high = (apart),                                \
-                               .excess = (excess),                                 \
-                               .bits = (width)};                                   \
-        add_tokens(&f, w, x, acc);                                                 \
+#define ADD_TOKENS(name, sixteens, min, excessive, wide, width)                     \
+    __attribute__((noinline)) static void name(int excess, const unpacked_span *w,  \
+                                               const group_tokens *x, vec *acc)     \
+    {                                                                               \
+        const blocks_form f = {.has_sixteens = (sixteens),                          \
+                               .has_min = (min),                                    \
+                               .has_excess = (excessive),                           \
+                               .by_sixteens = (sixteens) || (WIDE_APART && (wide)), \
+                               .has_units = WIDE_APART && (wide),                   \
+                               .has_high = !WIDE_APART && (wide),                   \
+                               .excess = (excess),                                  \
+                               .bits = (width)};                                    \
+        add_tokens(&f, w, x, acc);                                                  \
     }
 ADD_TOKENS(add_fours, false, false, true, false, 4)
 ADD_TOKENS(add_fours_with_min, false, true, false, false, 4)
@@ -152,6 +156,8 @@ ADD_TOKENS(add_fives_with_min, false, true, true, false, 5)
 ADD_TOKENS(add_sixteens, true, false, true, false, 5)
 ADD_TOKENS(add_sixteens_with_min, true, true, false, false, 4)
 ADD_TOKENS(add_sixteens_of_six, true, false, true, false, 6)
+ADD_TOKENS(add_wide, false, false, true, true, 8)
+ADD_TOKENS(add_wide_sixteens, true, false, true, true, 8)
 
 /* Of formats that are not wide. */
 MF_INLINE void add_narrow_rows(mf_weight_kind kind, const unpacked_span *w, const group_tokens *x,

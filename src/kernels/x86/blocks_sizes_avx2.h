@@ -46,20 +46,12 @@ typedef struct digit_sums {
 /* What `kind`, a constant, has. */
 typedef struct blocks_form {
     bool has_sixteens, has_min, has_excess;
-    bool has_high; /* of digit_sums both */
-    int excess;    /* excess_of */
-    uint32_t bits; /* of the largest weight with that */
+    bool by_sixteens; /* sums become floats by 16 columns, not by 32 */
+    bool has_units;   /* activations have a unit for each 32 columns */
+    bool has_high;    /* of digit_sums both */
+    int excess;       /* excess_of */
+    uint32_t bits;    /* of the largest weight with that */
 } blocks_form;
-
-MF_INLINE blocks_form form_of(mf_weight_kind kind)
-{
-    return (blocks_form){.has_sixteens = mf_blocks_has_sixteens(kind),
-                         .has_min = mf_blocks_has_min(kind),
-                         .has_excess = excess_of(kind) != NO_EXCESS,
-                         .has_high = mf_blocks_is_wide(kind),
-                         .excess = excess_of(kind),
-                         .bits = bits_of(kind)};
-}
 
 /* Digits of 64 columns, those of a half. */
 MF_INLINE __m256i digits_of(const mf_blocks_span *x, uint32_t b, uint32_t half, uint32_t d)

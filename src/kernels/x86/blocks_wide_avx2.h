@@ -1,143 +1,152 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Weights of more than 6 bits and those of codebooks, for blocks_avx2.c, AVX2: each row has an
- * accumulator of its own, a lane for each eight of a pair's columns.
+ * Unpacked spans of weights of more than 6 bits, those of codebooks too, by eight tokens, for
+ * blocks_many_avx2.h where 16 bits hold but one pair of their products (WIDE_APART). As 32 bits
+ * hold those of 16 columns by all of an activation, weights and activations are words here, an
+ * activation two of them: its lowest digit, and the two others as one of 14 bits. Two rows together
+ * share what is loaded of the tokens. The integers are those of one token (blocks_few_avx2.h), so
+ * the bits are.
  */
 #ifndef MF_KERNELS_BLOCKS_WIDE_AVX2_H
 #define MF_KERNELS_BLOCKS_WIDE_AVX2_H
 
-#include "kernels/x86/blocks_span_avx2.h"
+#include "kernels/x86/blocks_few_avx2.h"
 
-MF_INLINE void sum_wide_rows(const vec v[4], float out[4])
+enum {
+    CHAINS = 4,      /* of a row's sums: the lanes 2 c and 2 c + 1 of a pair's halves */
+    CHAIN_WORDS = 8, /* of two columns, in such lanes */
+    WIDE_ROWS = 2
+};
+
+/* A span of eight tokens. A lane has two columns of a token, of a lane of digits the even or the
+ * odd ones. */
+typedef struct turned_words {
+    __m256i words[PAIRS][CHAINS][CHAIN_WORDS][2]; /* the lowest digit, and what is above it */
+    __m256i units[PAIRS][2];                      /* of either block of a pair */
+} turned_words;
+
+/* Where lane l of a half has its even or its odd columns. */
+MF_INLINE uint32_t word_of(uint32_t half, uint32_t l, uint32_t parity)
 {
-    const __m256 ab = _mm256_hadd_ps(v[0], v[1]), cd = _mm256_hadd_ps(v[2], v[3]);
-    const __m256 all = _mm256_hadd_ps(ab, cd);
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+    return 4 * (l % 2) + 2 * parity + half;
 }
 
-enum { WIDE_TILE = 2 /* tokens */ };
-
-/* The scales of a pair's lanes. */
-MF_INLINE __m256 wide_scales(bool has_sixteens, const span_scales *s, uint32_t b)
+/* Signed bytes as words: the even ones, the odd ones. */
+MF_INLINE __m256i widen_bytes(__m256i v, uint32_t parity)
 {
-    if (!has_sixteens)
-        return _mm256_permutevar_ps(_mm256_loadu_ps(s->scale), _mm256_set1_epi32((int)b));
-    const int i = (int)(b % 2) * 2;
-    return _mm256_permutevar_ps(load_apart(s->scale + b / 2 * 4),
-                                _mm256_setr_epi32(i, i, i + 1, i + 1, i, i, i + 1, i + 1));
+    return _mm256_srai_epi16(parity == 0 ? _mm256_slli_epi16(v, 8) : v, 8);
 }
 
-/* The sums of each eight products. */
-MF_INLINE __m256 sum_wide(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
+/* Vector i of eight tokens, of which there are n, a token a lane. */
+MF_INLINE void turn_vector(const unsigned char *tokens, size_t token_bytes, uint32_t n, size_t i,
+                           __m256i out[EIGHT])
 {
-    __m256i sum = _mm256_setzero_si256();
-    MF_UNROLL(2)
-    for (uint32_t half = 0; half < 2; half++) {
-        const __m256i low = _mm256_add_epi32(add_pairs(by_digit(w, x, b, half, 0), 1),
-                                             add_pairs(by_digit(w, x, b, half, 1), 1 << WIDE_BITS));
-        const __m256i high = add_pairs(by_digit(w, x, b, half, 2), 1 << (2 * WIDE_BITS));
-        sum = _mm256_add_epi32(sum, _mm256_add_epi32(low, high));
-    }
-    const __m256i own = _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.sums[b]);
-    sum = _mm256_sub_epi32(sum, own);
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_loadu_ps(x->pairs.units[b]));
+    __m256i rows[EIGHT];
+    MF_UNROLL(8)
+    for (uint32_t t = 0; t < EIGHT; t++)
+        rows[t] =
+            t < n
+                ? _mm256_loadu_si256((const __m256i *)(const void *)(tokens + t * token_bytes) + i)
+                : _mm256_setzero_si256();
+    mf_transpose_avx2(rows, out);
 }
 
-/* Four rows' spans as they are stored, by a token. */
-MF_INLINE void add_wide_span(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
-                             const unsigned char *const v[4], const unsigned char *const s[4],
-                             const mf_blocks_span *x, vec acc[4])
+static void turn_wide_span(const unsigned char *tokens, size_t token_bytes, uint32_t n,
+                           turned_words *out)
 {
-    span_scales scales[4];
-    __m256 sums[4];
-    MF_UNROLL(4)
-    for (uint32_t r = 0; r < 4; r++) {
-        scales_of(kind, v[r], s[r], w, &scales[r]);
-        sums[r] = _mm256_setzero_ps();
-    }
-    MF_UNROLL(4)
     for (uint32_t b = 0; b < PAIRS; b++) {
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < 4; r++) {
-            const weights_64 weights = pair_weights(kind, t, v[r], b);
-            sums[r] = _mm256_fmadd_ps(sum_wide(&weights, x, b), wide_scales(false, &scales[r], b),
-                                      sums[r]);
+        __m256i digit[DIGITS][EIGHT], units[EIGHT];
+        for (uint32_t half = 0; half < 2; half++) {
+            for (uint32_t d = 0; d < DIGITS; d++)
+                turn_vector(tokens, token_bytes, n, (2 * b + half) * DIGITS + d, digit[d]);
+            for (uint32_t i = 0; i < 2 * EIGHT; i++) {
+                const uint32_t l = i / 2, parity = i % 2;
+                __m256i *to = out->words[b][l / 2][word_of(half, l, parity)];
+                const __m256i high = _mm256_slli_epi16(widen_bytes(digit[2][l], parity), WIDE_BITS);
+                to[0] = widen_bytes(digit[0][l], parity);
+                to[1] = _mm256_add_epi16(high, widen_bytes(digit[1][l], parity));
+            }
+        }
+        turn_vector(tokens, token_bytes, n, TOTALS_AT + b, units); /* they lie where totals would */
+        out->units[b][0] = units[0];
+        out->units[b][1] = units[4];
+    }
+}
+
+/* A row's span in words. */
+typedef struct wide_words {
+    int32_t v[PAIRS][2][2][EIGHT]; /* of a half, even and odd columns, two in a lane */
+} wide_words;
+
+MF_INLINE void widen_row(const unpacked_span *w, wide_words *out)
+{
+    const __m256i excess = _mm256_set1_epi8((char)(1 << WIDE_EXCESS));
+    for (uint32_t b = 0; b < PAIRS; b++)
+        for (uint32_t i = 0; i < 4; i++) {
+            const __m256i bytes = _mm256_xor_si256(w->weights[b].half[i / 2], excess);
+            _mm256_storeu_si256((__m256i *)(void *)out->v[b][i / 2][i % 2],
+                                widen_bytes(bytes, i % 2));
+        }
+}
+
+/* acc + products of words, added in pairs. By hand, as gcc 12 adds products up first and has no
+ * registers for them. */
+MF_INLINE __m256i add_word_products(__m256i acc, __m256i weights, __m256i words)
+{
+    const __m256i products = _mm256_madd_epi16(weights, words);
+    __asm__("vpaddd %1, %0, %0" : "+x"(acc) : "x"(products));
+    return acc;
+}
+
+/* Two rows' columns of chain c of pair b. */
+MF_INLINE void sum_words(const wide_words *w, const turned_words *x, uint32_t b, uint32_t c,
+                         __m256i out[WIDE_ROWS])
+{
+    __m256i low[WIDE_ROWS], high[WIDE_ROWS];
+    MF_UNROLL(2)
+    for (uint32_t r = 0; r < WIDE_ROWS; r++)
+        low[r] = high[r] = _mm256_setzero_si256();
+    MF_UNROLL(8)
+    for (uint32_t i = 0; i < CHAIN_WORDS; i++) {
+        const uint32_t half = i % 2, parity = i / 2 % 2, l = 2 * c + i / 4;
+        __m256i x0 = x->words[b][c][i][0], x1 = x->words[b][c][i][1];
+        __asm__("" : "+x"(x0), "+x"(x1)); /* loaded once */
+        MF_UNROLL(2)
+        for (uint32_t r = 0; r < WIDE_ROWS; r++) {
+            const __m256i weights = _mm256_set1_epi32(w[r].v[b][half][parity][l]);
+            low[r] = add_word_products(low[r], weights, x0);
+            high[r] = add_word_products(high[r], weights, x1);
         }
     }
-    MF_UNROLL(4)
-    for (uint32_t r = 0; r < 4; r++)
-        acc[r] = _mm256_add_ps(acc[r], sums[r]);
+    MF_UNROLL(2)
+    for (uint32_t r = 0; r < WIDE_ROWS; r++)
+        out[r] = _mm256_add_epi32(low[r], _mm256_slli_epi32(high[r], WIDE_BITS));
 }
 
-/* Unpacked spans of n_rows rows by n tokens, both constants. */
-MF_INLINE void add_wide_tile(bool has_sixteens, uint32_t n_rows, uint32_t n, const unpacked_span *w,
-                             const unsigned char *tokens, size_t token_bytes, vec *acc)
+/* Two rows' spans: their chains. */
+MF_INLINE void sum_wide_chains(const blocks_form *f, const unpacked_span *w,
+                               const wide_words *words, const turned_words *x,
+                               vec out[WIDE_ROWS][CHAINS])
 {
-    const mf_blocks_span *x[WIDE_TILE];
-    __m256 sums[WIDE_TILE][SET];
-    MF_UNROLL(2)
-    for (uint32_t t = 0; t < n; t++) {
-        x[t] = (const void *)(tokens + t * token_bytes);
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < n_rows; r++)
-            sums[t][r] = _mm256_setzero_ps();
-    }
-    MF_ROLLED
-    for (uint32_t b = 0; b < PAIRS; b++) {
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < n_rows; r++) {
-            const __m256 scales = wide_scales(has_sixteens, &w[r].scales, b);
+    MF_UNROLL(4)
+    for (uint32_t c = 0; c < CHAINS; c++) {
+        __m256 sums[WIDE_ROWS] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+        MF_ROLLED
+        for (uint32_t b = 0; b < PAIRS; b++) {
+            const uint32_t block = f->has_sixteens ? 2 * b + c / 2 * 8 + c % 2 : b + c / 2 * 4;
+            __m256i columns[WIDE_ROWS];
+            sum_words(words, x, b, c, columns);
             MF_UNROLL(2)
-            for (uint32_t t = 0; t < n; t++)
-                sums[t][r] =
-                    _mm256_fmadd_ps(sum_wide(&w[r].weights[b], x[t], b), scales, sums[t][r]);
+            for (uint32_t r = 0; r < WIDE_ROWS; r++) {
+                const __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(columns[r]),
+                                                 _mm256_castsi256_ps(x->units[b][c / 2]));
+                sums[r] = _mm256_fmadd_ps(sum, _mm256_set1_ps(w[r].scales.scale[block]), sums[r]);
+            }
         }
+        MF_UNROLL(2)
+        for (uint32_t r = 0; r < WIDE_ROWS; r++)
+            out[r][c] = sums[r];
     }
-    MF_UNROLL(2)
-    for (uint32_t t = 0; t < n; t++) {
-        MF_UNROLL(4)
-        for (uint32_t r = 0; r < n_rows; r++)
-            acc[r * GROUP + t] = _mm256_add_ps(acc[r * GROUP + t], sums[t][r]);
-    }
-}
-
-/* A span of codebooks of four rows by a token. */
-static void add_grid_span(mf_weight_kind kind, const unsigned char *const v[4],
-                          const mf_blocks_span *x, vec acc[4])
-{
-    for (uint32_t r = 0; r < 4; r++) {
-        unpacked_span row;
-        unpack_grid(kind, v[r], &row);
-        if (mf_blocks_has_sixteens(kind))
-            add_wide_tile(true, 1, 1, &row, (const void *)x, 0, &acc[r]);
-        else
-            add_wide_tile(false, 1, 1, &row, (const void *)x, 0, &acc[r]);
-    }
-}
-
-/* Unpacked spans by a group's tokens. */
-MF_INLINE void add_wide_rows(bool has_sixteens, const unpacked_span *w, const group_tokens *x,
-                             vec *acc)
-{
-    uint32_t t = 0;
-    for (; t + WIDE_TILE <= x->n; t += WIDE_TILE)
-        add_wide_tile(has_sixteens, SET, WIDE_TILE, w, x->tokens + t * x->token_bytes,
-                      x->token_bytes, acc + t);
-    for (; t < x->n; t++)
-        add_wide_tile(has_sixteens, SET, 1, w, x->tokens + t * x->token_bytes, x->token_bytes,
-                      acc + t);
-}
-
-__attribute__((noinline)) static void add_wide(const unpacked_span *w, const group_tokens *x,
-                                               vec *acc)
-{
-    add_wide_rows(false, w, x, acc);
-}
-
-__attribute__((noinline)) static void add_wide_sixteens(const unpacked_span *w,
-                                                        const group_tokens *x, vec *acc)
-{
-    add_wide_rows(true, w, x, acc);
 }
 
 #endif
