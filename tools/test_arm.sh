@@ -13,7 +13,7 @@ targets="tests_unit tests_kernels tests_text test_goldens"
 # What the flags of each file of kernels do not rule out, whole models find: on the older processors too.
 older="hf_tied_f32 v2_groups_f16 k2_fp8 gguf_v3_q8_0"
 kernels='test_row_kernels'
-slow='test_(wide_matrices|jinja|spm|tiktoken|text_limits)'
+slow='test_(wide_matrices|jinja|spm|tiktoken|text_limits|sampler_bounds)'
 if [ "${1:-}" != "--few" ]; then
     kernels='.*' slow=none older=""
     labels="$labels|backend|model|format|grammar|state"

@@ -605,7 +605,7 @@ const op_case op_cases[] = {
     {"experts q2", op_build_experts, {33, 1, 128, 192, Q(2, 64, MF_BF16), Q(3, 64, MF_BF16), 1}},
     {"experts fp8", op_build_experts, {5, 4, 140, 200, FP8, FP8, 0}},
     {"experts q8_0 nvfp4", op_build_experts, {7, 4, 64, 96, Q8_0, NVFP4, 0}},
-    {"experts nvfp4, many", op_build_experts, {70, 9, 64, 32, NVFP4, Q8_0, 1}},
+    {"experts q8_0 nvfp4, many", op_build_experts, {70, 9, 64, 32, NVFP4, Q8_0, 1}},
     {"experts fp8, many", op_build_experts, {70, 9, 64, 96, FP8, FP8, 1}},
     {"experts bf16, up f32", op_build_mixed_experts, {5, 4, 45, 70, BF16, F16, F32}},
     {"experts q4, up q8_0", op_build_mixed_experts, {33, 3, 64, 96, Q(4, 64, MF_BF16), F32, Q8_0}},

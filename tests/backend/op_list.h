@@ -14,10 +14,11 @@ typedef struct list_options {
     /* [n_op_cases] results of an earlier run that must come out the same; NULL entries are filled.
      * NULL: none. */
     unsigned char **same;
-    scene_wants *wants; /* [n_op_cases] of earlier runs with this skew, zeroed at first; or NULL */
-    bool is_unfinished; /* cases that are not supported are left out */
-    bool is_long;       /* of the operations */
-    bool has_homes;     /* rows of what the scenes hold are shared out to nodes */
+    scene_wants *wants;  /* [n_op_cases] of earlier runs with this skew, zeroed at first; or NULL */
+    bool is_unfinished;  /* cases that are not supported are left out */
+    const char *without; /* and those with this in their name; or NULL */
+    bool is_long;        /* of the operations */
+    bool has_homes;      /* rows of what the scenes hold are shared out to nodes */
 } list_options;
 
 static void check_same(const op_case *c, const scene *s, const list_options *o, const char *what,
@@ -96,6 +97,7 @@ __attribute__((unused)) static uint32_t op_list_run(mf_backend *be, scene *s, co
         for (size_t w = 0; w < s->n_bytes / 4 && o->is_long; w++) /* float16's least step */
             s->slack[w] = fmax(s->slack[w], 0x1p-24 / o->slack_factor);
         if ((o->is_unfinished && !be->ops->supports_op(be, &s->op)) ||
+            (o->without != NULL && strstr(op_cases[i].name, o->without) != NULL) ||
             (o->is_long && !has_long_kernels(s->op.kind)))
             n_left_out++;
         else
