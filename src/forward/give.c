@@ -76,8 +76,7 @@ static void write_slots(mf_runner *r, uint32_t layer)
     const uint32_t moe = r->h.moe_index[layer];
     for (uint32_t i = 0; i < r->h.n_experts; i++)
         r->moe.wanted[i] = mf_given_first(r, moe) + i;
-    r->backend->ops->write(r->backend, mf_routed_slots(r, layer), r->moe.wanted,
-                           r->h.n_experts * sizeof *r->moe.wanted);
+    mf_routed_write_slots(r, layer, r->moe.wanted);
 }
 
 mf_status mf_give(mf_runner *r, mf_error *error)
