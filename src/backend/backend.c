@@ -40,15 +40,6 @@ mf_status mf_backend_check_expert_device(const char *device, mf_error *error)
                      "auto, cpu, hybrid, hybrid:N, hybrid:auto, vulkan, vulkan:N", error);
 }
 
-/* What follows "hybrid", or NULL: it is something else. */
-static const char *after_hybrid(const char *expert_device)
-{
-    const size_t n = strlen(MF_DEVICE_HYBRID);
-    if (expert_device == NULL || strncmp(expert_device, MF_DEVICE_HYBRID, n) != 0)
-        return NULL;
-    return expert_device + n;
-}
-
 /* Of one to six digits. */
 static bool read_layers(const char *digits, uint32_t *n)
 {
@@ -57,23 +48,30 @@ static bool read_layers(const char *digits, uint32_t *n)
     return n_digits >= 1 && n_digits <= 6 && digits[n_digits] == '\0';
 }
 
+/* "hybrid", "hybrid:N" or "hybrid:auto", and the layers that it gives away; false: it is something
+ * else. */
+static bool read_hybrid(const char *name, uint32_t *n_layers)
+{
+    const size_t n = strlen(MF_DEVICE_HYBRID);
+    if (name == NULL || strncmp(name, MF_DEVICE_HYBRID, n) != 0)
+        return false;
+    const char *after = name + n;
+    *n_layers = strcmp(after, ":auto") == 0 ? MF_GIVEN_AUTO : 0;
+    if (after[0] == '\0' || *n_layers == MF_GIVEN_AUTO)
+        return true;
+    return after[0] == ':' && read_layers(after + 1, n_layers);
+}
+
 bool mf_backend_is_hybrid(const char *expert_device)
 {
-    const char *after = after_hybrid(expert_device);
-    uint32_t n;
-    return after != NULL && (after[0] == '\0' || strcmp(after, ":auto") == 0 ||
-                             (after[0] == ':' && read_layers(after + 1, &n)));
+    uint32_t n_layers;
+    return read_hybrid(expert_device, &n_layers);
 }
 
 uint32_t mf_backend_given_layers(const char *expert_device)
 {
-    const char *after = after_hybrid(expert_device);
-    uint32_t n = 0;
-    if (after == NULL || after[0] != ':')
-        return 0;
-    if (strcmp(after, ":auto") == 0)
-        return MF_GIVEN_AUTO;
-    return read_layers(after + 1, &n) ? n : 0;
+    uint32_t n_layers;
+    return read_hybrid(expert_device, &n_layers) ? n_layers : 0;
 }
 
 const char *mf_backend_device(const char *device)

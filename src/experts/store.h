@@ -135,6 +135,20 @@ bool mf_expert_store_resize(mf_expert_store *store);
 /* What slots hold of the layer is not wanted any more: those that nobody uses are empty then. */
 void mf_expert_store_forget(mf_expert_store *store, uint32_t layer);
 
+/* ---- all experts of some layers ---- */
+
+/* Experts that are visited at once, at most. */
+#define MF_EXPERTS_VISITED 32u
+/* n experts of a layer, each ready[i].index, are in their slots until this returns. */
+typedef mf_status (*mf_expert_visit_fn)(void *user, uint32_t layer, mf_expert_ready *ready,
+                                        uint32_t n, mf_error *error);
+
+/* Visits each expert of n layers from `first` on once, layer by layer, while those that follow are
+ * read, and forgets it. visit may be NULL: they are read, and stay where there are slots enough.
+ * The first error ends it, with no fetch left open. Errors: those of fetches, and visit's. */
+mf_status mf_expert_store_each(mf_expert_store *store, uint32_t first, uint32_t n,
+                               mf_expert_visit_fn visit, void *user, mf_error *error);
+
 /* ---- slots for all ---- */
 
 /* Where there is a slot for every expert, none has to make room for another, but for a moment after

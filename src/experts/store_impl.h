@@ -2,8 +2,9 @@
 /*
  * The expert store's state, shared by its files: store.c (opening, figures), expert_slots.c (what
  * holds what), expert_places.c (the level below slots that the host cannot reach), expert_loads.c
- * (queues, reads), store_fetch.c (demand), store_hints.c (foresight), store_whole.c
- * (slots for all), store_look.c (what other threads may see) and store_measure.c; store_resize.c.
+ * (queues, reads), store_fetch.c (demand), store_each.c (layers from end to end), store_hints.c
+ * (foresight), store_whole.c (slots for all), store_look.c (what other threads may see) and
+ * store_measure.c; store_resize.c.
  */
 #ifndef MF_EXPERTS_STORE_IMPL_H
 #define MF_EXPERTS_STORE_IMPL_H

@@ -46,8 +46,7 @@ static void write_slots(mf_runner *r, uint32_t layer)
         return;
     mf_expert_store_held(r->store, moe, slots,
                          r->routed.part_at + (size_t)moe * MF_MAX_EXPERT_PARTS);
-    r->backend->ops->write(r->backend, mf_routed_slots(r, layer), slots,
-                           r->h.n_experts * sizeof *slots);
+    mf_routed_write_slots(r, layer, slots);
     r->ahead.versions[moe] = version;
 }
 

@@ -86,6 +86,8 @@ bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows);
 uint32_t mf_routed_most_rows(const mf_runner *r);
 /* The layer's slots on the device, a number for each expert. */
 mf_span mf_routed_slots(const mf_runner *r, uint32_t layer);
+/* Writes them, [n_experts]. */
+void mf_routed_write_slots(mf_runner *r, uint32_t layer, const uint32_t *slots);
 /* Where the router's choice goes for them. */
 mf_span mf_routed_ids(const mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* The results to plan.expert_out, in the order of the picks; or, of one row whose norm was left to

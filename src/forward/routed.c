@@ -105,10 +105,16 @@ mf_span mf_routed_slots(const mf_runner *r, uint32_t layer)
     return mf_span_at(r->plan.slot_numbers, at * sizeof(uint32_t));
 }
 
+void mf_routed_write_slots(mf_runner *r, uint32_t layer, const uint32_t *slots)
+{
+    r->backend->ops->write(r->backend, mf_routed_slots(r, layer), slots,
+                           r->h.n_experts * sizeof *slots);
+}
+
 bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     mf_routed *routed = &r->routed;
-    const uint32_t moe = r->h.moe_index[layer], n_experts = r->h.n_experts;
+    const uint32_t moe = r->h.moe_index[layer];
     if (!routed->is_on || !are_here(r, layer) || n_rows > mf_routed_most_rows(r) ||
         r->n_long_rows != 0 || r->lending.is_at_hand || r->tap != NULL || r->inputs != NULL)
         return false;
@@ -124,7 +130,7 @@ bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows)
     if (!mf_expert_store_layer(r->store, moe, slots,
                                routed->part_at + (size_t)moe * MF_MAX_EXPERT_PARTS))
         return false;
-    r->backend->ops->write(r->backend, mf_routed_slots(r, layer), slots, n_experts * sizeof *slots);
+    mf_routed_write_slots(r, layer, slots);
     routed->is_ready[moe] = true;
     return true;
 }

@@ -40,16 +40,13 @@ void mf_model_release(mf_model *model);
 /* Fills *out and *budget: that of an engine at this place. */
 void mf_model_describe(const mf_model *model, const mf_engine_options *options,
                        const mf_budget_place *place, mf_budget *budget, mf_model_info *out);
-/* Where the options leave the size of chunks open and experts are read for each of them, or sent to
- * a device, plans larger ones: as large as an eighth of the slots' memory pays for, and a quarter
- * of what the device has left, up to 4,096 tokens; a long prompt takes as many sweeps fewer. What
- * was described is again. The floor stays that of the small one. */
-void mf_model_grow_chunk(mf_model *model, const mf_engine_options *options,
-                         const mf_budget_place *place, mf_budget *budget, mf_model_info *info);
-/* Where the options leave open how many layers' experts the dense layers' device is given
- * ("hybrid:auto"): as many as it has room for. Likewise described again. */
-void mf_model_give_layers(mf_model *model, const mf_engine_options *options,
-                          const mf_budget_place *place, mf_budget *budget, mf_model_info *info);
+/* The same once the plan has what there is room for of what the options leave open. Where experts
+ * are read for each chunk, or sent to a device, these are as large as an eighth of the slots'
+ * memory pays for, and a quarter of what the device has left, up to 4,096 tokens: a long prompt
+ * takes as many sweeps fewer. Of "hybrid:auto", the dense layers' device is given as many layers'
+ * experts as it then has room for. The floors stay those of the plan as it was. */
+void mf_model_fit(mf_model *model, const mf_engine_options *options, const mf_budget_place *place,
+                  mf_budget *budget, mf_model_info *out);
 
 /* Places for experts on their way to slots that the host cannot reach, at least. */
 #define MF_STAGED_EXPERTS 16u

@@ -229,9 +229,7 @@ static mf_status open_runner(mf_engine *e, mf_model *m, const mf_engine_hooks *h
     place.held_bytes = mf_memory_resident_bytes();
     place.dense = device_of(r->backend, e->options.device_bytes);
     place.experts = device_of(r->experts, e->options.device_bytes);
-    mf_model_describe(m, &e->options, &place, &budget, &e->info);
-    mf_model_grow_chunk(m, &e->options, &place, &budget, &e->info);
-    mf_model_give_layers(m, &e->options, &place, &budget, &e->info);
+    mf_model_fit(m, &e->options, &place, &budget, &e->info);
     if (hooks->open_backend != NULL)
         snprintf(e->info.device, sizeof e->info.device, "%s", r->backend->ops->name);
     if (hooks->open_backend != NULL || hooks->open_experts != NULL)
@@ -366,11 +364,7 @@ mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *opti
     mf_status status = mf_engine_devices_choose(&devices, &m, &given, error);
     const mf_budget_place place = mf_engine_devices_place(&devices);
     if (status == MF_OK)
-        mf_model_describe(&m, &given, &place, &budget, &info);
-    if (status == MF_OK)
-        mf_model_grow_chunk(&m, &given, &place, &budget, &info);
-    if (status == MF_OK)
-        mf_model_give_layers(&m, &given, &place, &budget, &info);
+        mf_model_fit(&m, &given, &place, &budget, &info);
     mf_model_release(&m);
     MF_TRY(status);
     memcpy(info.device_why, devices.why, sizeof devices.why);

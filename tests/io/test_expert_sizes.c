@@ -290,6 +290,42 @@ static void test_two(const io_case *c, const char *dir)
     world_free(w);
 }
 
+typedef struct seen {
+    const sized_rig *s;
+    uint32_t n_of[3][8];
+} seen;
+
+static mf_status see(void *user, uint32_t layer, mf_expert_ready *ready, uint32_t n,
+                     mf_error *error)
+{
+    seen *all = user;
+    (void)error;
+    for (uint32_t i = 0; i < n; i++) {
+        all->n_of[layer][ready[i].index]++;
+        check_expert(&all->s->r, layer, ready[i].index, &ready[i]);
+    }
+    return MF_OK;
+}
+
+/* However few slots there are, and whichever of them a layer's experts fit into. */
+static void test_each(const io_case *c, const char *dir)
+{
+    world *w = mixed_world(dir);
+    for (uint32_t n_slots = 1; n_slots <= 24; n_slots++) {
+        sized_rig s;
+        mf_error error;
+        seen all = {.s = &s};
+        sized_open(&s, c, w, 1, n_slots, 0);
+        REQUIRE_OK(mf_expert_store_each(s.r.store, 0, 3, see, &all, &error), &error);
+        for (uint32_t i = 0; i < 24; i++)
+            CHECK_U64(all.n_of[i / 8][i % 8], 1);
+        check_slots(&s);
+        CHECK_U64(s.r.store->n_empty, n_slots);
+        sized_close(&s);
+    }
+    world_free(w);
+}
+
 static void test_refused(const io_case *c, const char *dir)
 {
     world *w = mixed_world(dir);
@@ -320,6 +356,7 @@ int main(void)
         test_whole(&cases[c], dirs[n_dirs - 1]);
         test_few(&cases[c], dirs[n_dirs - 1]);
         test_two(&cases[c], dirs[n_dirs - 1]);
+        test_each(&cases[c], dirs[n_dirs - 1]);
         test_refused(&cases[c], dirs[n_dirs - 1]);
     }
     return test_result();

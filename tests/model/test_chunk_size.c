@@ -12,9 +12,15 @@
 
 typedef struct setup {
     uint32_t n_chunk, n_context, n_sessions;
-    uint64_t slot_bytes; /* as if each had so many */
+    uint64_t expert_bytes; /* about so many, as if each had them */
     bool are_all_held;
 } setup;
+
+static void resize_experts(mf_model *m, uint64_t n_bytes)
+{
+    for (uint32_t i = 0; i < m->h.n_moe_layers * MF_MAX_EXPERT_PARTS; i++)
+        m->binder.experts.parts[i].n_bytes = n_bytes / MF_MAX_EXPERT_PARTS;
+}
 
 /* The chunk that comes of it. */
 static uint32_t chunk_of(const setup *s)
@@ -30,15 +36,19 @@ static uint32_t chunk_of(const setup *s)
     options.n_chunk_tokens = s->n_chunk;
     options.n_context_tokens = s->n_context;
     options.n_sessions = s->n_sessions;
-    options.ram_bytes = (uint64_t)8 << 30;
+    options.ram_bytes = (uint64_t)64 << 30;
     REQUIRE_OK(
         mf_model_read(&a, golden_path("mlx_4bit"), &options, mf_layer_kind_table, &m, &error),
         &error);
+    const uint64_t n_all = (uint64_t)m.h.n_moe_layers * m.h.n_experts;
+    resize_experts(&m, s->expert_bytes);
     mf_model_describe(&m, &options, &place, &budget, &info);
+    CHECK_U64(budget.n_slots, n_all);
     const uint64_t floor_bytes = info.floor_bytes;
-    budget.n_slots -= s->are_all_held ? 0 : 1;
-    info.slot_bytes = s->slot_bytes;
-    mf_model_grow_chunk(&m, &options, &place, &budget, &info);
+    if (!s->are_all_held)
+        options.expert_cache_bytes = (n_all - 1) * info.slot_bytes;
+    mf_model_fit(&m, &options, &place, &budget, &info);
+    CHECK_U64(budget.n_slots, s->are_all_held ? n_all : n_all - 1);
     CHECK_U64(info.floor_bytes, floor_bytes);
     CHECK_U64(budget.floor_bytes, floor_bytes);
     CHECK(info.n_chunk_tokens == m.plan.n_chunk && m.plan.n_chunk == m.plan_options.n_chunk);

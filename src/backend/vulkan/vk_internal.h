@@ -16,7 +16,7 @@
  *   vk_grid                          dispatches whose workgroups wait for each other
  *   vk_op_mixture, vk_op_linear_row, vk_op_attend_row
  *                                    a row's mixture of experts, its attention in one of them
- *   vk_product, vk_grouped, vk_experts_out
+ *   vk_product, vk_product_kernels, vk_grouped, vk_experts_out
  *                                    products; those of experts by the rows that chose them
  *   vk_backend                       the interface of backend.h
  *
@@ -461,7 +461,7 @@ typedef struct mf_vk_tuning {
     uint32_t team_rows;       /* of a team of experts_out.comp */
     uint32_t unit_groups;     /* workgroups that large tiles of matmul_units.comp leave at least */
 } mf_vk_tuning;
-extern const mf_vk_tuning mf_vk_tuning_default; /* vk_product.c */
+extern const mf_vk_tuning mf_vk_tuning_default; /* vk_product_kernels.c */
 
 /* ------------------------------------------------------- workgroups that wait for each other -- */
 
