@@ -99,7 +99,7 @@ bool mf_expert_place_find(mf_expert_store *store, mf_cache_why why, uint32_t key
         return is_idle(store, &store->places[held]);
     if (store->n_empty_places > 0)
         return true;
-    const mf_cache_request request = {why, key / n, key % n, is_evictable, NULL, store};
+    const mf_cache_request request = {why, key / n, key % n, 0, is_evictable, NULL, store};
     const uint32_t victim = store->policy->victim(store->place_policy, &request);
     if (victim == MF_NONE)
         return false;

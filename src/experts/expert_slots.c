@@ -223,7 +223,7 @@ void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)
 static uint32_t make_room_for(mf_expert_store *store, mf_cache_why why, uint32_t key)
 {
     const uint32_t n = store->map.n_experts, size = mf_expert_size_of(store, key);
-    const mf_cache_request request = {why, key / n, key % n, is_wanted, is_of_use, store};
+    const mf_cache_request request = {why, key / n, key % n, size, is_wanted, is_of_use, store};
     uint32_t empty;
     store->wanted_size = size;
     while ((empty = mf_expert_slot_find_empty(store, size)) == MF_NONE) {

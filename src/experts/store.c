@@ -64,6 +64,8 @@ void mf_expert_map_cost(const mf_expert_map *map, uint32_t *n_reads, uint64_t *n
     *n_bytes = n == 0 ? 0 : all_bytes / n;
 }
 
+_Static_assert(MF_SLOT_SIZES <= MF_CACHE_KINDS, "a policy knows each size of slots");
+
 typedef struct store_layout {
     size_t slot_of, slots, empty, versions, policy, loads, items, ready, seen_in, missed;
     size_t slot_at, slot_size, layer_size;
