@@ -359,14 +359,14 @@ def encode_parts(name, config, m, text, tokens):
     return ids + (m.encode(text[start:]) if text[start:] else [])
 
 
-def write_package_decoding(path, m, rng, texts, n, keeps=lambda token: True):
-    """Ids of n of the texts, or others, and what the package decodes of them; of tokens that are kept."""
+def write_package_decoding(path, m, rng, texts, n):
+    """Ids of n of the texts, or others, and what the package decodes of them."""
     with open(path, "wb") as f:
         for text in rng.sample(texts, n):
             ids = m.encode(text.decode("utf-8", errors="replace"))
             if rng.random() < 0.5:
                 ids = [rng.randrange(3, m.get_piece_size()) for _ in range(rng.randint(1, 9))]
-            ids = [i for i in ids if not m.is_unknown(i) and not m.is_control(i) and keeps(i)]
+            ids = [i for i in ids if not m.is_unknown(i) and not m.is_control(i)]
             text = m.decode(ids).encode()
             if ids and len(text) < 4000:
                 f.write(leb128(len(ids)) + b"".join(map(leb128, ids)) + leb128(len(text)) + text)

@@ -99,8 +99,7 @@ def make_model(folder, name, proto, texts, n):
     folder.mkdir(exist_ok=True)
     (folder / "tokenizer.model").write_bytes(proto)
     write_ids(folder / "ids.bin", lambda text, special: encode_parts(m, text, special), texts)
-    # a piece with blanks of its own keeps them at the beginning of a text, which moeflux does not
-    write_package_decoding(folder / "decode.bin", m, random.Random(name), texts, n, lambda token: " " not in m.id_to_piece(token))
+    write_package_decoding(folder / "decode.bin", m, random.Random(name), texts, n)
     return m
 
 

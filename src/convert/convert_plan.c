@@ -104,7 +104,7 @@ static mf_status lay_run(const mf_conversion *c, uint32_t layer, mf_run *r, mf_e
     }
     const mf_expert_map map = {
         .n_layers = 1, .n_experts = 1, .n_parts = MF_MAX_EXPERT_PARTS, .parts = parts};
-    r->n_bytes = mf_expert_lay_parts(&map, 0, r->part_at);
+    r->n_bytes = mf_expert_lay_parts(&map, 0, 0, r->part_at);
     if (r->n_bytes > MF_EXPERT_SLOT_BYTES_MAX)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: experts of layer %u are too large",
                        c->source.source->path, layer);

@@ -12,8 +12,9 @@
  * p is an average over the layer's turns, exponentially weighted, kept for all experts, held or
  * not: three parts of one over many turns, which says best what is asked for as long as a text
  * stays what it is, and one of an average over few, which soon knows when it does not. Each layer's
- * held slots are a list, its worst slot is remembered until the list or its shares change, so that
- * a victim costs one look at each layer and a walk over one layer's slots.
+ * held slots are a list, its worst slot for each kind of request is remembered until the list or
+ * its shares change, so that a victim costs one look at each layer and a walk over one layer's
+ * slots.
  */
 #include "experts/cache_policy.h"
 
@@ -33,12 +34,16 @@ typedef struct slot_link {
     uint64_t foreseen;      /* the turn of its layer for which a hint foresaw it; 0: none */
 } slot_link;
 
+typedef struct worst_slot {
+    uint32_t slot; /* evictable when looked at; NONE: there was none */
+    float rounds;
+} worst_slot;
+
 typedef struct layer_list {
     uint32_t first;
-    uint32_t worst; /* evictable when looked at; NONE: unknown */
-    float worst_rounds;
-    bool is_known;
-    uint64_t turn; /* the layer's next, from 1 on */
+    uint32_t known;                   /* kinds of requests, by bit, of which there is */
+    worst_slot worst[MF_CACHE_KINDS]; /* this */
+    uint64_t turn;                    /* the layer's next, from 1 on */
 } layer_list;
 
 /* In which share of its layer's turns an expert was asked for. */
@@ -92,7 +97,7 @@ static void next_use_visit(void *state, uint32_t layer, const uint32_t *experts,
         shares[experts[i]].long_since += weight.long_since;
     }
     l->turn++;
-    l->is_known = false;
+    l->known = 0;
     u->now = layer;
 }
 
@@ -106,7 +111,7 @@ static void next_use_prime(void *state, uint32_t layer, const float *shares)
     for (uint32_t e = 0; e < u->shape.n_experts; e++)
         own[e] = (use_share){shares[e], shares[e]};
     u->layers[layer].turn = TURNS_PRIMED + 1;
-    u->layers[layer].is_known = false;
+    u->layers[layer].known = 0;
 }
 
 /* Rounds after the layer's next turn. */
@@ -133,7 +138,7 @@ static void take_out(next_use *u, uint32_t slot)
         l->first = link->after;
     if (link->after != NONE)
         u->links[link->after].before = link->before;
-    l->is_known = false;
+    l->known = 0;
     link->layer = NONE;
 }
 
@@ -154,7 +159,7 @@ static void put_in(next_use *u, const mf_cache_event *event)
 static void next_use_note(void *state, const mf_cache_event *event)
 {
     next_use *u = state;
-    u->layers[event->layer].is_known = false;
+    u->layers[event->layer].known = 0;
     switch (event->why) {
     case MF_CACHE_MISS:
     case MF_CACHE_HINT:
@@ -172,18 +177,16 @@ static void next_use_note(void *state, const mf_cache_event *event)
 
 /* --------------------------------------------------------------------------------- victims -- */
 
-static void find_worst(next_use *u, layer_list *l, const mf_cache_request *r)
+static void find_worst(const next_use *u, layer_list *l, const mf_cache_request *r)
 {
-    l->worst = NONE;
-    l->worst_rounds = -1;
-    l->is_known = true;
+    worst_slot worst = {NONE, -1};
     for (uint32_t slot = l->first; slot != NONE; slot = u->links[slot].after) {
-        float rounds = rounds_until(u, &u->links[slot]);
-        if (rounds > l->worst_rounds && r->is_evictable(r->ctx, slot)) {
-            l->worst = slot;
-            l->worst_rounds = rounds;
-        }
+        const float rounds = rounds_until(u, &u->links[slot]);
+        if (rounds > worst.rounds && r->is_evictable(r->ctx, slot))
+            worst = (worst_slot){slot, rounds};
     }
+    l->worst[r->kind] = worst;
+    l->known |= 1u << r->kind;
 }
 
 static uint32_t find_victim(next_use *u, const mf_cache_request *r, float *latest)
@@ -193,15 +196,17 @@ static uint32_t find_victim(next_use *u, const mf_cache_request *r, float *lates
         layer_list *l = &u->layers[i];
         if (l->first == NONE || (r->is_of_use != NULL && !r->is_of_use(r->ctx, i)))
             continue;
-        if (!l->is_known || (l->worst != NONE && !r->is_evictable(r->ctx, l->worst)))
+        const worst_slot *worst = &l->worst[r->kind];
+        if ((l->known >> r->kind & 1) == 0 ||
+            (worst->slot != NONE && !r->is_evictable(r->ctx, worst->slot)))
             find_worst(u, l, r);
-        if (l->worst == NONE)
+        if (worst->slot == NONE)
             continue;
         float use = (float)mf_cache_layers_ahead(u->shape.n_layers, u->now, i) +
-                    (float)u->shape.n_layers * l->worst_rounds;
+                    (float)u->shape.n_layers * worst->rounds;
         if (use > *latest) {
             *latest = use;
-            found = l->worst;
+            found = worst->slot;
         }
     }
     return found;
@@ -219,7 +224,7 @@ static uint32_t next_use_victim(void *state, const mf_cache_request *r)
         return found;
     /* A slot may have become evictable without a word: a ticket was done. */
     for (uint32_t i = 0; i < u->shape.n_layers; i++)
-        u->layers[i].is_known = false;
+        u->layers[i].known = 0;
     return find_victim(u, r, &latest);
 }
 

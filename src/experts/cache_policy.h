@@ -30,10 +30,13 @@ typedef struct mf_cache_event {
     uint32_t layer, expert, slot;
 } mf_cache_event;
 
+#define MF_CACHE_KINDS 8u
+
 /* A slot is wanted for this expert, by a miss, a hint or a measurement. */
 typedef struct mf_cache_request {
     mf_cache_why why;
     uint32_t layer, expert;
+    uint32_t kind; /* below MF_CACHE_KINDS: of requests that the same slots are wanted for */
     /* Slots in use, or not holding an expert whole, are not to be emptied now. */
     bool (*is_evictable)(void *ctx, uint32_t slot);
     /* Whether slots that hold a layer's experts may be of use at all, by their size. NULL: all. */

@@ -186,11 +186,11 @@ static void give_up(mf_expert_store *store, mf_expert_load *load, const mf_error
 /* Where the slot has the parts of its expert. */
 static void place_parts(mf_expert_store *store, mf_expert_slot *slot, const mf_expert_plan *plan)
 {
-    const uint32_t layer = slot->key / store->map.n_experts;
+    const uint32_t n = store->map.n_experts, layer = slot->key / n;
     if (store->memory.host == NULL)
-        mf_expert_place_lay(store, layer, plan, slot->part_at);
+        mf_expert_place_lay(store, slot->key, plan, slot->part_at);
     else if (mf_expert_is_made(&store->map, layer))
-        (void)mf_expert_lay_parts(&store->map, layer, slot->part_at);
+        (void)mf_expert_lay_parts(&store->map, layer, slot->key % n, slot->part_at);
     else
         memcpy(slot->part_at, plan->part_at, sizeof slot->part_at);
 }

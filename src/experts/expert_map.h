@@ -55,6 +55,18 @@ typedef struct mf_expert_map {
     const void *make_ctx;
 } mf_expert_map;
 
+/* Forms that experts of a layer have, at most. */
+#define MF_MAP_FORMS 8
+/* Which of its layer's forms an expert has: 0 where they do not differ. */
+static inline uint32_t mf_expert_map_form(const mf_expert_map *map, uint32_t layer, uint32_t expert)
+{
+    const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
+    uint32_t p = 0;
+    while (p < map->n_parts && parts[p].form_of == NULL)
+        p++;
+    return p < map->n_parts ? parts[p].form_of[expert] : 0;
+}
+
 static inline bool mf_expert_is_made(const mf_expert_map *map, uint32_t layer)
 {
     return map->stored != NULL && map->stored[(size_t)layer * MF_MAX_STORED_PARTS].n_bytes != 0;

@@ -99,7 +99,7 @@ bool mf_expert_place_find(mf_expert_store *store, mf_cache_why why, uint32_t key
         return is_idle(store, &store->places[held]);
     if (store->n_empty_places > 0)
         return true;
-    const mf_cache_request request = {why, key / n, key % n, is_evictable, NULL, store};
+    const mf_cache_request request = {why, key / n, key % n, 0, is_evictable, NULL, store};
     const uint32_t victim = store->policy->victim(store->place_policy, &request);
     if (victim == MF_NONE)
         return false;
@@ -132,7 +132,7 @@ uint32_t mf_expert_place_with(mf_expert_store *store, mf_cache_why why, uint32_t
     return number;
 }
 
-/* The pieces of the place's expert: as it was read, or to where all of the layer have their parts.
+/* The pieces of the place's expert: as it was read, or to where all like it have their parts.
  */
 static uint32_t cut_pieces(const mf_expert_store *store, uint32_t number, uint32_t slot,
                            const mf_expert_plan *plan, mf_slot_piece *pieces)
@@ -152,12 +152,12 @@ static uint32_t cut_pieces(const mf_expert_store *store, uint32_t number, uint32
     return 1;
 }
 
-void mf_expert_place_lay(const mf_expert_store *store, uint32_t layer, const mf_expert_plan *plan,
+void mf_expert_place_lay(const mf_expert_store *store, uint32_t key, const mf_expert_plan *plan,
                          uint32_t part_at[MF_MAX_EXPERT_PARTS])
 {
-    const uint32_t first = store->whole_at[layer];
+    const uint32_t n = store->map.n_experts, first = store->whole_at[key / n];
     if (first == MF_NONE) {
-        (void)mf_expert_lay_parts(&store->map, layer, part_at);
+        (void)mf_expert_lay_parts(&store->map, key / n, key % n, part_at);
         return;
     }
     for (uint32_t p = 0; p < store->map.n_parts; p++)

@@ -129,16 +129,17 @@ bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expe
     return true;
 }
 
-uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer,
+uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer, uint32_t expert,
                              uint32_t part_at[MF_MAX_EXPERT_PARTS])
 {
     const mf_expert_part *parts = map->parts + (size_t)layer * map->n_parts;
     uint64_t end = 0;
     for (uint32_t p = 0; p < map->n_parts; p++) {
+        const uint64_t n_bytes = mf_expert_part_bytes(&parts[p], expert);
         part_at[p] = (uint32_t)end;
-        if (parts[p].n_bytes > MF_EXPERT_SLOT_BYTES_MAX)
+        if (n_bytes > MF_EXPERT_SLOT_BYTES_MAX)
             return UINT64_MAX;
-        end = mf_round_up(end + parts[p].n_bytes, MF_EXPERT_PART_ALIGN);
+        end = mf_round_up(end + n_bytes, MF_EXPERT_PART_ALIGN);
         if (end > MF_EXPERT_SLOT_BYTES_MAX)
             return UINT64_MAX;
     }

@@ -39,11 +39,11 @@ typedef struct mf_expert_plan {
 bool mf_expert_plan_make(const mf_expert_map *map, uint32_t layer, uint32_t expert,
                          mf_expert_plan *plan);
 
-/* Where each part of an expert of the layer lies in a slot that it is uploaded to, without what was
- * read around it: one after the other, each at a multiple of MF_EXPERT_PART_ALIGN, at the same
- * places for all experts of the layer. Returns the bytes of all; UINT64_MAX: too many. */
+/* Where each part of an expert lies in a slot that it is uploaded to, without what was read around
+ * it: one after the other, each at a multiple of MF_EXPERT_PART_ALIGN, at the same places for all
+ * experts of the layer that have the same form. Returns the bytes of all; UINT64_MAX: too many. */
 #define MF_EXPERT_PART_ALIGN ((uint64_t)64)
-uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer,
+uint64_t mf_expert_lay_parts(const mf_expert_map *map, uint32_t layer, uint32_t expert,
                              uint32_t part_at[MF_MAX_EXPERT_PARTS]);
 
 /* Where an expert lies and goes: its parts behind `from`, and in a slot. */

@@ -9,6 +9,21 @@
 #include <assert.h>
 #include <string.h>
 
+/* Of which size each expert's slot is to be. */
+static void find_sizes(mf_expert_store *store, uint32_t layer)
+{
+    uint8_t *key_size = store->key_size + mf_expert_key(store, layer, 0);
+    mf_slot_forms forms = {0};
+    if (store->sizes.n > 1)
+        (void)mf_slot_forms_of(&store->map, layer, true, &forms);
+    store->sizes_in[layer] = 0;
+    for (uint32_t e = 0; e < store->map.n_experts; e++) {
+        const uint64_t n_bytes = forms.bytes[mf_expert_map_form(&store->map, layer, e)];
+        key_size[e] = n_bytes != 0 ? (uint8_t)mf_slot_sizes_find(&store->sizes, n_bytes) : 0;
+        store->sizes_in[layer] |= (uint8_t)(1u << key_size[e]);
+    }
+}
+
 /* Where each slot is, and of which size. */
 static void lay_slots(mf_expert_store *store)
 {
@@ -24,11 +39,8 @@ static void lay_slots(mf_expert_store *store)
         store->empty_at[size] = n_before;
         n_before += (uint32_t)order.n_of[size];
     }
-    for (uint32_t layer = 0; layer < store->map.n_layers; layer++) {
-        const uint64_t n_bytes =
-            store->sizes.n == 1 ? 0 : mf_slot_layer_bytes(&store->map, layer, true);
-        store->layer_size[layer] = (uint8_t)mf_slot_sizes_find(&store->sizes, n_bytes);
-    }
+    for (uint32_t layer = 0; layer < store->map.n_layers; layer++)
+        find_sizes(store, layer);
 }
 
 void mf_expert_slots_init(mf_expert_store *store)
@@ -93,17 +105,27 @@ static bool has_few(const mf_expert_store *store, uint32_t size)
     return store->n_active_of[size] < store->sizes.n_first;
 }
 
+/* More slots of a size than there are experts for: those that come first may be. */
+static bool has_spare(const mf_expert_store *store, uint32_t size)
+{
+    return store->n_active_of[size] > store->sizes.n_experts[size];
+}
+
+static bool is_fit(const mf_expert_store *store, uint32_t size, uint32_t of_slot)
+{
+    return of_slot == size ||
+           (of_slot < size && (has_few(store, size) || has_spare(store, of_slot)));
+}
+
 bool mf_expert_slot_fits(const mf_expert_store *store, uint32_t size, uint32_t slot)
 {
-    const uint32_t own = store->slot_size[slot];
-    return own == size || (own < size && has_few(store, size));
+    return is_fit(store, size, store->slot_size[slot]);
 }
 
 uint32_t mf_expert_slot_find_empty(const mf_expert_store *store, uint32_t size)
 {
-    const uint32_t last = has_few(store, size) ? 0 : size;
-    for (uint32_t i = size + 1; i > last; i--)
-        if (store->n_empty_of[i - 1] > 0)
+    for (uint32_t i = size + 1; i > 0; i--)
+        if (store->n_empty_of[i - 1] > 0 && is_fit(store, size, i - 1))
             return store->empty[store->empty_at[i - 1] + store->n_empty_of[i - 1] - 1];
     return MF_NONE;
 }
@@ -129,8 +151,13 @@ void mf_expert_slots_recount(mf_expert_store *store)
 static bool is_of_use(void *ctx, uint32_t layer)
 {
     const mf_expert_store *store = ctx;
-    return store->layer_size[layer] == store->wanted_size || store->n_guests > 0 ||
-           has_few(store, store->wanted_size);
+    const uint32_t wanted = store->wanted_size;
+    if ((store->sizes_in[layer] >> wanted & 1) != 0 || store->n_guests > 0)
+        return true;
+    for (uint32_t size = 0; size < wanted; size++)
+        if ((store->sizes_in[layer] >> size & 1) != 0 && is_fit(store, wanted, size))
+            return true;
+    return false;
 }
 
 static bool is_wanted(void *ctx, uint32_t slot)
@@ -223,7 +250,7 @@ void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)
 static uint32_t make_room_for(mf_expert_store *store, mf_cache_why why, uint32_t key)
 {
     const uint32_t n = store->map.n_experts, size = mf_expert_size_of(store, key);
-    const mf_cache_request request = {why, key / n, key % n, is_wanted, is_of_use, store};
+    const mf_cache_request request = {why, key / n, key % n, size, is_wanted, is_of_use, store};
     uint32_t empty;
     store->wanted_size = size;
     while ((empty = mf_expert_slot_find_empty(store, size)) == MF_NONE) {

@@ -9,40 +9,66 @@
  * bytes may differ by where their reads begin. */
 #define PART_SAVED 64
 
-uint64_t mf_slot_layer_bytes(const mf_expert_map *map, uint32_t layer, bool anywhere)
+/* What the expert takes in a slot; 0: too much. */
+static uint64_t bytes_in_slot(const mf_expert_map *map, uint32_t layer, uint32_t expert,
+                              bool anywhere)
 {
     uint32_t part_at[MF_MAX_EXPERT_PARTS];
-    uint64_t most = 0;
-    for (uint32_t expert = 0; expert < map->n_experts; expert++) {
-        mf_expert_plan plan;
-        if (!mf_expert_plan_make(map, layer, expert, &plan))
-            return 0;
-        most = plan.n_bytes > most ? plan.n_bytes : most;
-    }
+    mf_expert_plan plan;
+    if (!mf_expert_plan_make(map, layer, expert, &plan))
+        return 0;
     if (!anywhere && !mf_expert_is_made(map, layer))
-        return most;
-    const uint64_t laid = mf_expert_lay_parts(map, layer, part_at);
+        return plan.n_bytes;
+    const uint64_t laid = mf_expert_lay_parts(map, layer, expert, part_at);
     if (laid == UINT64_MAX)
         return 0;
-    return laid > most ? mf_round_up(laid, MF_IO_ALIGN) : most;
+    return laid > plan.n_bytes ? mf_round_up(laid, MF_IO_ALIGN) : plan.n_bytes;
+}
+
+bool mf_slot_forms_of(const mf_expert_map *map, uint32_t layer, bool anywhere, mf_slot_forms *out)
+{
+    *out = (mf_slot_forms){0};
+    for (uint32_t expert = 0; expert < map->n_experts; expert++) {
+        const uint64_t bytes = bytes_in_slot(map, layer, expert, anywhere);
+        const uint32_t form = mf_expert_map_form(map, layer, expert);
+        if (bytes == 0)
+            return false;
+        out->n_experts[form]++;
+        out->bytes[form] = bytes > out->bytes[form] ? bytes : out->bytes[form];
+    }
+    return true;
+}
+
+uint64_t mf_slot_layer_bytes(const mf_expert_map *map, uint32_t layer, bool anywhere)
+{
+    mf_slot_forms forms;
+    uint64_t most = 0;
+    if (!mf_slot_forms_of(map, layer, anywhere, &forms))
+        return 0;
+    for (uint32_t form = 0; form < MF_MAP_FORMS; form++)
+        most = forms.bytes[form] > most ? forms.bytes[form] : most;
+    return most;
 }
 
 /* One size more, in its place; there is room for it. */
-static void add_size(mf_slot_sizes *s, uint64_t bytes, uint64_t n_experts)
+static void add_size(mf_slot_sizes *s, uint64_t bytes, uint64_t n_experts, uint64_t n_hot)
 {
     uint32_t at = 0;
     while (at < s->n && s->bytes[at] > bytes)
         at++;
     if (at < s->n && s->bytes[at] == bytes) {
         s->n_experts[at] += n_experts;
+        s->n_hot[at] += n_hot;
         return;
     }
     for (uint32_t i = s->n++; i > at; i--) {
         s->bytes[i] = s->bytes[i - 1];
         s->n_experts[i] = s->n_experts[i - 1];
+        s->n_hot[i] = s->n_hot[i - 1];
     }
     s->bytes[at] = bytes;
     s->n_experts[at] = n_experts;
+    s->n_hot[at] = n_hot;
 }
 
 static bool has_size(const mf_slot_sizes *s, uint64_t bytes)
@@ -57,10 +83,12 @@ static bool has_size(const mf_slot_sizes *s, uint64_t bytes)
 static void join_size(mf_slot_sizes *s, uint32_t i)
 {
     s->n_experts[i - 1] += s->n_experts[i];
+    s->n_hot[i - 1] += s->n_hot[i];
     s->n--;
     for (; i < s->n; i++) {
         s->bytes[i] = s->bytes[i + 1];
         s->n_experts[i] = s->n_experts[i + 1];
+        s->n_hot[i] = s->n_hot[i + 1];
     }
 }
 
@@ -91,18 +119,33 @@ static uint64_t alignment_of(const mf_expert_map *map)
     return (uint64_t)n_most * MF_IO_ALIGN;
 }
 
+/* False: mf_slot_forms_of is. */
+static bool add_layer(const mf_expert_map *map, uint32_t layer, bool anywhere, mf_slot_sizes *s)
+{
+    mf_slot_forms forms;
+    uint64_t least = UINT64_MAX;
+    if (!mf_slot_forms_of(map, layer, anywhere, &forms))
+        return false;
+    for (uint32_t i = 0; i < MF_MAP_FORMS; i++)
+        least = forms.n_experts[i] != 0 && forms.bytes[i] < least ? forms.bytes[i] : least;
+    for (uint32_t i = 0; i < MF_MAP_FORMS; i++) {
+        const uint64_t bytes = forms.bytes[i], n = forms.n_experts[i];
+        if (n == 0)
+            continue;
+        if (s->n == MF_SLOT_SIZES && !has_size(s, bytes))
+            join_size(s, least_wasted(s));
+        add_size(s, bytes, n, bytes > least ? n : 0);
+    }
+    return true;
+}
+
 void mf_slot_sizes_of(const mf_expert_map *map, bool anywhere, uint32_t n_first, mf_slot_sizes *out)
 {
     mf_slot_sizes s = {.n_first = n_first > 0 ? n_first : 1};
     *out = (mf_slot_sizes){.n_first = s.n_first};
-    for (uint32_t layer = 0; layer < map->n_layers; layer++) {
-        const uint64_t bytes = mf_slot_layer_bytes(map, layer, anywhere);
-        if (bytes == 0)
+    for (uint32_t layer = 0; layer < map->n_layers; layer++)
+        if (!add_layer(map, layer, anywhere, &s))
             return;
-        if (s.n == MF_SLOT_SIZES && !has_size(&s, bytes))
-            join_size(&s, least_wasted(&s));
-        add_size(&s, bytes, map->n_experts);
-    }
     const uint64_t by_place = alignment_of(map);
     for (uint32_t i = 1; i < s.n;) {
         const uint64_t saved = s.bytes[i - 1] - s.bytes[i];
@@ -122,15 +165,28 @@ uint32_t mf_slot_sizes_find(const mf_slot_sizes *sizes, uint64_t n_bytes)
     return i == 0 ? 0 : i - 1;
 }
 
-/* The j-th slot of a size has its turn at j / n_experts; of several at once the largest. */
+static uint64_t share_of(const mf_slot_sizes *s, uint32_t size)
+{
+    return s->n_experts[size] + (MF_SLOT_HOT_WEIGHT - 1) * s->n_hot[size];
+}
+
+/* Whether the next slot is rather of size a than of size b. */
+static bool comes_before(const mf_slot_order *order, uint32_t a, uint32_t b)
+{
+    const mf_slot_sizes *s = order->sizes;
+    const bool has_all = order->n_of[a] >= s->n_experts[a];
+    if (has_all != (order->n_of[b] >= s->n_experts[b]))
+        return !has_all;
+    return (order->n_of[a] + 1) * share_of(s, b) < (order->n_of[b] + 1) * share_of(s, a);
+}
+
+/* The j-th slot of a size has its turn at j / its share; of several at once the largest. */
 uint32_t mf_slot_order_next(mf_slot_order *order)
 {
     const mf_slot_sizes *s = order->sizes;
     uint32_t next = 0;
-    for (uint32_t i = 1; i < s->n && order->n >= s->n_first; i++) {
-        if ((order->n_of[i] + 1) * s->n_experts[next] < (order->n_of[next] + 1) * s->n_experts[i])
-            next = i;
-    }
+    for (uint32_t i = 1; i < s->n && order->n >= s->n_first; i++)
+        next = comes_before(order, i, next) ? i : next;
     order->n++;
     order->n_of[next]++;
     return next;

@@ -64,9 +64,11 @@ void mf_expert_map_cost(const mf_expert_map *map, uint32_t *n_reads, uint64_t *n
     *n_bytes = n == 0 ? 0 : all_bytes / n;
 }
 
+_Static_assert(MF_SLOT_SIZES <= MF_CACHE_KINDS, "a policy knows each size of slots");
+
 typedef struct store_layout {
     size_t slot_of, slots, empty, versions, policy, loads, items, ready, seen_in, missed;
-    size_t slot_at, slot_size, layer_size;
+    size_t slot_at, slot_size, key_size, sizes_in;
     size_t shown, n_asked, read;
     size_t places, place_of, empty_places, place_policy, whole_at; /* 0: none */
     size_t total;
@@ -109,7 +111,8 @@ static bool lay_out(const mf_expert_map *map, uint64_t n_slots, uint64_t n_place
            add_array(n_slots, sizeof(mf_expert_slot), &out->slots, &out->total) &&
            add_array(n_slots + 1, sizeof(uint64_t), &out->slot_at, &out->total) &&
            add_array(n_slots, sizeof(uint8_t), &out->slot_size, &out->total) &&
-           add_array(map->n_layers, sizeof(uint8_t), &out->layer_size, &out->total) &&
+           add_array(n_keys, sizeof(uint8_t), &out->key_size, &out->total) &&
+           add_array(map->n_layers, sizeof(uint8_t), &out->sizes_in, &out->total) &&
            add_array(n_slots, sizeof(uint32_t), &out->empty, &out->total) &&
            add_array(map->n_layers, sizeof(uint64_t), &out->versions, &out->total) &&
            add_array(1, policy->state_bytes(&shape), &out->policy, &out->total) &&
@@ -244,7 +247,8 @@ static void take_arrays(mf_expert_store *store, const store_layout *layout)
     store->slots = mf_arena_take(arena, layout->slots);
     store->slot_at = mf_arena_take(arena, layout->slot_at);
     store->slot_size = mf_arena_take(arena, layout->slot_size);
-    store->layer_size = mf_arena_take(arena, layout->layer_size);
+    store->key_size = mf_arena_take(arena, layout->key_size);
+    store->sizes_in = mf_arena_take(arena, layout->sizes_in);
     store->empty = mf_arena_take(arena, layout->empty);
     store->versions = mf_arena_take(arena, layout->versions);
     store->policy_state = mf_arena_take(arena, layout->policy);

@@ -276,17 +276,20 @@ static void hand_out(mf_expert_fetch *f, uint32_t index, mf_expert_ready *out)
     f->n_handed_out++;
 }
 
-/* Whether all slots for the layer are, and will stay, in the hands of whoever did not release them.
- */
-static bool is_stuck(const mf_expert_store *store, uint32_t layer)
+/* Whether all slots for the first that waits are, and will stay, in the hands of whoever did not
+ * release them. */
+static bool is_stuck(const mf_expert_fetch *f)
 {
+    const mf_expert_store *store = f->store;
+    const uint32_t first = f->first_waiting < f->n_items ? f->first_waiting : 0;
+    const uint32_t key = mf_expert_key(store, f->layer, f->items[first].expert);
     bool is_stuck =
         store->n_queued == 0; /* the engine may have failed since, and been started anew */
     const uint32_t n_active = atomic_load(&store->n_active);
     for (uint32_t i = 0; i < store->n_slots && is_stuck; i++)
         is_stuck = store->slots[i].n_users > 0 ||
                    (i >= n_active && store->slots[i].state == MF_SLOT_EMPTY) ||
-                   !mf_expert_slot_fits(store, store->layer_size[layer], i);
+                   !mf_expert_slot_fits(store, mf_expert_size_of(store, key), i);
     return is_stuck;
 }
 
@@ -303,7 +306,7 @@ static mf_status make_room(mf_expert_fetch *f, mf_error *error)
     MF_TRY(mf_expert_slot_wait(store, &found, error));
     if (found || take_back(f))
         return MF_OK;
-    if (mf_io_in_flight(store->io) == 0 && is_stuck(store, f->layer))
+    if (mf_io_in_flight(store->io) == 0 && is_stuck(f))
         return mf_fail(error, MF_ERR_STATE,
                        "expert store: all %u slots are handed out and none released",
                        (unsigned)mf_expert_store_n_slots(store));

@@ -141,9 +141,10 @@ struct mf_expert_store {
 
     uint32_t *slot_of; /* [n_layers * n_experts] or MF_NONE */
     mf_expert_slot *slots;
-    uint64_t *slot_at;   /* [n_slots + 1]: where in slot memory each begins, and all end */
-    uint8_t *slot_size;  /* [n_slots]: the number of its size */
-    uint8_t *layer_size; /* [n_layers]: of the least slots that its experts fit into */
+    uint64_t *slot_at;  /* [n_slots + 1]: where in slot memory each begins, and all end */
+    uint8_t *slot_size; /* [n_slots]: the number of its size */
+    uint8_t *key_size;  /* [n_layers * n_experts]: of the least slots that the expert fits into */
+    uint8_t *sizes_in;  /* [n_layers]: those of its experts, by bit */
     uint32_t *empty; /* [n_slots]: for each size a stack of the empty slots, one behind another */
     uint32_t empty_at[MF_SLOT_SIZES], n_empty_of[MF_SLOT_SIZES];
     uint32_t n_empty;                    /* of any size */
@@ -222,8 +223,9 @@ void mf_expert_slot_unuse(mf_expert_store *store, uint32_t slot, mf_ticket ticke
 mf_status mf_expert_slot_wait(mf_expert_store *store, bool *found, mf_error *error);
 /* As a policy asks, of the store. */
 bool mf_expert_slot_evictable(void *store, uint32_t slot);
-/* Whether a slot may hold an expert whose layer has this size: of that size, or of a larger one
- * where too few of its own are in force for a token's experts. */
+/* Whether a slot may hold an expert of this size: one of that size, or a larger one where too few
+ * of its own are in force for a token's experts, or more of the larger than there are experts for.
+ */
 bool mf_expert_slot_fits(const mf_expert_store *store, uint32_t size, uint32_t slot);
 /* The slot is among the empty ones from now on; not any more; an empty slot for the size, or
  * MF_NONE. */
@@ -251,8 +253,8 @@ bool mf_expert_place_find(mf_expert_store *store, mf_cache_why why, uint32_t key
 uint32_t mf_expert_place_take(mf_expert_store *store, mf_cache_why why, uint32_t key);
 /* The place that holds the expert, which is asked for or foreseen; or MF_NONE. */
 uint32_t mf_expert_place_with(mf_expert_store *store, mf_cache_why why, uint32_t key);
-/* Where a slot has the parts of an expert of the layer that comes from a place. */
-void mf_expert_place_lay(const mf_expert_store *store, uint32_t layer, const mf_expert_plan *plan,
+/* Where a slot has the parts of an expert that comes from a place. */
+void mf_expert_place_lay(const mf_expert_store *store, uint32_t key, const mf_expert_plan *plan,
                          uint32_t part_at[MF_MAX_EXPERT_PARTS]);
 /* Puts the upload to the slot of the place's expert into the stream; the place holds it. */
 mf_status mf_expert_place_upload(mf_expert_store *store, uint32_t place, uint32_t slot,
@@ -327,7 +329,7 @@ static inline mf_profile_requests *mf_expert_profile_of(const mf_expert_store *s
 /* The size of slots that the key's expert needs. */
 static inline uint32_t mf_expert_size_of(const mf_expert_store *store, uint32_t key)
 {
-    return store->layer_size[key / store->map.n_experts];
+    return store->key_size[key];
 }
 
 static inline uint64_t mf_expert_slot_bytes_of(const mf_expert_store *store, uint32_t slot)

@@ -55,7 +55,8 @@ static uint32_t find_worse(mf_expert_store *store, uint32_t number)
 {
     const uint32_t key = store->slots[number].key, n = store->map.n_experts;
     rivals all = {store, number, mf_expert_size_of(store, key)};
-    const mf_cache_request request = {MF_CACHE_MEASURE, key / n, key % n, is_rival, NULL, &all};
+    const mf_cache_request request = {MF_CACHE_MEASURE, key / n, key % n, all.size,
+                                      is_rival,         NULL,    &all};
     const uint32_t victim = store->policy->victim(store->policy_state, &request);
     return victim < atomic_load(&store->n_active) ? victim : MF_NONE;
 }

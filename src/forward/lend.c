@@ -102,7 +102,7 @@ uint32_t mf_lend_pieces(const mf_runner *r, uint32_t moe, uint32_t expert, uint6
     const uint32_t *to_at = is_even ? from_at : laid_at;
     const mf_expert_way way = {r->lending.from + first, from_at, slot_at, to_at};
     if (!is_even)
-        (void)mf_expert_lay_parts(map, moe, laid_at);
+        (void)mf_expert_lay_parts(map, moe, expert, laid_at);
     for (uint32_t p = 0; p < map->n_parts; p++) {
         from_at[p] = (uint32_t)(ready->part_at[p] - first);
         ready->part_at[p] = slot_at + to_at[p];

@@ -46,7 +46,7 @@ static mf_status lay_form(aligned_layer *b, uint32_t form, mf_error *error)
     }
     const mf_expert_map map = {
         .n_layers = 1, .n_experts = 1, .n_parts = MF_MAX_EXPERT_PARTS, .parts = parts};
-    b->run_bytes[form] = mf_expert_lay_parts(&map, 0, b->part_at[form]);
+    b->run_bytes[form] = mf_expert_lay_parts(&map, 0, 0, b->part_at[form]);
     return b->run_bytes[form] <= MF_EXPERT_SLOT_BYTES_MAX
                ? MF_OK
                : fail_layer(b, error, "they are too large");
@@ -105,6 +105,8 @@ static mf_status place_each(aligned_layer *b, mf_error *error)
     }
     return MF_OK;
 }
+
+_Static_assert(MF_MAP_FORMS >= MF_EXPERT_FORMS, "a map tells all forms of a layer apart");
 
 /* For all layers, when the first is found whose experts differ. */
 static mf_status make_form_tables(const aligned_layer *b, mf_error *error)

@@ -57,9 +57,10 @@ typedef struct mf_bpe {
     bool marks_go_as_bytes; /* a blank is no token, and goes as the mark's three bytes */
     bool fuses_unknown;     /* a run of unknown characters is one token */
     uint32_t unknown;       /* MF_BPE_NONE: an unknown character is left out */
-    bool cuts_before_unknown; /* nothing unknown waits for what follows */
-    unsigned char *joints;    /* bit set of the hashes of two characters that a token holds */
-    size_t n_joint_bits;      /* power of two */
+    bool cuts_before_unknown;  /* nothing unknown waits for what follows */
+    unsigned char *own_blanks; /* bit set over bytes[]: blanks that no mark stands for; or NULL */
+    unsigned char *joints;     /* bit set of the hashes of two characters that a token holds */
+    size_t n_joint_bits;       /* power of two */
 } mf_bpe;
 
 /* Scratch of one encoding call; zero-initialise with mf_bpe_scratch_init. */

@@ -53,6 +53,53 @@ size_t mf_blanks_unmark(const unsigned char *text, size_t n_bytes, unsigned char
     return n;
 }
 
+static mf_status note_own_blank(mf_bpe *bpe, size_t at, mf_error *error)
+{
+    const size_t n_bytes = bpe->bytes_capacity / 8 + 1;
+    if (bpe->own_blanks == NULL)
+        bpe->own_blanks = mf_alloc_zeroed(&bpe->allocator, n_bytes);
+    if (bpe->own_blanks == NULL)
+        return mf_fail_memory(error, n_bytes, "a vocabulary's blanks");
+    bpe->own_blanks[at / 8] |= (unsigned char)(1u << at % 8);
+    return MF_OK;
+}
+
+/* Text becomes bytes[at...], where it may lie already. */
+static mf_status write_text(mf_bpe *bpe, size_t at, const unsigned char *text, size_t n_bytes,
+                            size_t *n_out, mf_error *error)
+{
+    unsigned char *const out = bpe->bytes + at;
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; n++) {
+        const bool is_mark = mf_begins_with_mark(text + i, n_bytes - i);
+        if (text[i] == ' ')
+            MF_TRY(note_own_blank(bpe, at + n, error));
+        out[n] = is_mark ? ' ' : text[i];
+        i += is_mark ? MF_BLANK_MARK_BYTES : 1;
+    }
+    *n_out = n;
+    return MF_OK;
+}
+
+mf_status mf_bpe_write_text(mf_bpe *bpe, const char *text, size_t n_bytes, size_t *n_out,
+                            mf_error *error)
+{
+    return write_text(bpe, bpe->n_bytes, (const unsigned char *)text, n_bytes, n_out, error);
+}
+
+mf_status mf_bpe_unmark_keys(mf_bpe *bpe, size_t n_key_bytes, mf_error *error)
+{
+    for (size_t id = 0; bpe->marks_blanks && id < bpe->n_ids; id++) {
+        mf_piece *p = &bpe->pieces[id];
+        size_t n;
+        if (p->n_bytes == 0 || !p->is_raw || p->offset >= n_key_bytes)
+            continue;
+        MF_TRY(write_text(bpe, p->offset, bpe->bytes + p->offset, p->n_bytes, &n, error));
+        p->n_bytes = (uint32_t)n;
+    }
+    return MF_OK;
+}
+
 /* -1 where it is none */
 static int hex_digit(char c)
 {

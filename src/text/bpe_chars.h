@@ -20,6 +20,18 @@ mf_status mf_blanks_mark(const unsigned char *text, size_t n_bytes, mf_buffer *o
                          const char *what, mf_error *error);
 /* Writes text[n_bytes] with blanks for their marks to out, which may be text; returns its bytes. */
 size_t mf_blanks_unmark(const unsigned char *text, size_t n_bytes, unsigned char *out);
+/* Writes text[n_bytes] behind a vocabulary's pieces, with blanks for marks, and notes those blanks
+ * that it has itself; *n_out is set, n_bytes of the vocabulary is not. */
+mf_status mf_bpe_write_text(mf_bpe *bpe, const char *text, size_t n_bytes, size_t *n_out,
+                            mf_error *error);
+/* The same of the raw keys, which are as the file has them until all look-ups by name are done:
+ * pieces of the first n_key_bytes. */
+mf_status mf_bpe_unmark_keys(mf_bpe *bpe, size_t n_key_bytes, mf_error *error);
+/* Whether the blank at bytes[at] stands for a mark. */
+static inline bool mf_bpe_is_mark(const mf_bpe *bpe, size_t at)
+{
+    return bpe->own_blanks == NULL || (bpe->own_blanks[at / 8] >> at % 8 & 1) == 0;
+}
 /* Whether a key is a byte's, as "<0x0A>" is. */
 bool mf_bpe_is_byte_key(const char *key, size_t n_bytes, unsigned char *byte);
 /* Writes a key as it is kept, at most n_bytes; false if it is raw. */

@@ -97,7 +97,7 @@ mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t 
         return mf_fail(error, MF_ERR_FORMAT, "added_tokens: id %u does not fit", id);
     const bool has_blank = memchr(text, ' ', n_bytes) != NULL;
     if (bpe->marks_blanks)
-        n_bytes = mf_blanks_unmark((const unsigned char *)text, n_bytes, bpe->bytes + bpe->n_bytes);
+        MF_TRY(mf_bpe_write_text(bpe, text, n_bytes, &n_bytes, error));
     else
         memcpy(bpe->bytes + bpe->n_bytes, text, n_bytes);
     bpe->pieces[id] = (mf_piece){.offset = (uint32_t)bpe->n_bytes,
@@ -510,6 +510,8 @@ void mf_bpe_free(mf_bpe *bpe)
     mf_free(a, bpe->pieces, bpe->pieces_capacity * sizeof *bpe->pieces);
     mf_free(a, bpe->slots, bpe->n_slots * sizeof *bpe->slots);
     mf_free(a, bpe->merges, bpe->n_merge_slots * sizeof *bpe->merges);
+    if (bpe->own_blanks != NULL)
+        mf_free(a, bpe->own_blanks, bpe->bytes_capacity / 8 + 1);
     mf_free(a, bpe->joints, bpe->n_joint_bits / 8);
     *bpe = (mf_bpe){0};
 }

@@ -20,6 +20,13 @@ typedef struct decoder_loader {
     mf_error *error;
 } decoder_loader;
 
+/* What bytes were joined to before is as good as what tokens have. */
+static void unmark(mf_decoding *d)
+{
+    d->unmarks_blanks = true;
+    d->unmarks_bytes = d->joins_bytes;
+}
+
 static mf_status take_replace(const decoder_loader *l, yyjson_val *step)
 {
     if (!yyjson_equals_str(yyjson_obj_get(yyjson_obj_get(step, "pattern"), "String"),
@@ -27,7 +34,9 @@ static mf_status take_replace(const decoder_loader *l, yyjson_val *step)
         !yyjson_equals_str(yyjson_obj_get(step, "content"), " "))
         return refuse(l->json, "pattern", "{\"String\": \"" MF_BLANK_MARK "\"} with content \" \"",
                       l->error);
-    l->out->unmarks_blanks = true;
+    if (l->out->strip != MF_STRIP_NONE)
+        return refuse(l->json, "Replace", "one before a Strip and without a Metaspace", l->error);
+    unmark(l->out);
     return MF_OK;
 }
 
@@ -55,7 +64,7 @@ static mf_status take_metaspace(const decoder_loader *l, yyjson_val *step)
         return refuse(l->json, "Metaspace",
                       "replacement \"" MF_BLANK_MARK "\", before a Fuse and without a Replace",
                       l->error);
-    l->out->unmarks_blanks = true;
+    unmark(l->out);
     l->out->strip = never ? MF_STRIP_NONE : MF_STRIP_FIRST_TOKEN;
     return MF_OK;
 }

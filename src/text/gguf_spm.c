@@ -74,6 +74,18 @@ static mf_status finish_unigram(const spm_loader *l, mf_error *error)
     return mf_spm_build_unigram(l->tokenizer, l->t->gguf->path, error);
 }
 
+/* Of byte pairs the first blank goes, whatever it comes from: so llama.cpp has it, and
+ * transformers, which gives such a file the decoder of Llama's tokenizer.json. Of the others as the
+ * sentencepiece package does. */
+static mf_start_strip strip_of(const spm_loader *l, const mf_spm *spm)
+{
+    if (spm->removes_extra_blanks)
+        return MF_STRIP_MARKS;
+    if (spm->prepend == MF_PREPEND_NEVER)
+        return MF_STRIP_NONE;
+    return l->is_unigram ? MF_STRIP_MARK : MF_STRIP_BLANK;
+}
+
 static mf_status load(spm_loader *l, mf_error *error)
 {
     const mf_gguf_text_reader *t = l->t;
@@ -85,11 +97,8 @@ static mf_status load(spm_loader *l, mf_error *error)
         mf_gguf_text_flag(t, "add_space_prefix", true) ? MF_PREPEND_ALWAYS : MF_PREPEND_NEVER;
     k->spm.removes_extra_blanks =
         l->is_unigram && mf_gguf_text_flag(t, "remove_extra_whitespaces", false);
-    k->decoding = (mf_decoding){.unmarks_blanks = true,
-                                .joins_bytes = true,
-                                .strip = k->spm.removes_extra_blanks           ? MF_STRIP_BLANKS
-                                         : k->spm.prepend == MF_PREPEND_ALWAYS ? MF_STRIP_BLANK
-                                                                               : MF_STRIP_NONE};
+    k->decoding =
+        (mf_decoding){.unmarks_blanks = true, .joins_bytes = true, .strip = strip_of(l, &k->spm)};
     for (uint32_t id = 0; mf_gguf_next(t->gguf, t->tokens, &at, &token); id++)
         MF_TRY(take_token(l, id, token, error));
     k->bpe.cuts_before_unknown = true; /* each is a token by itself */

@@ -76,24 +76,28 @@ mf_status mf_spm_build_piece(mf_tokenizer *t, uint32_t id, const mf_spm_piece *p
     mf_spm *spm = &t->spm;
     const mf_spm_text text = piece->text;
     const bool is_symbol = piece->type == MF_SPM_USER_DEFINED && symbols != MF_SPM_IN_TEXT;
-    unsigned char *to = bpe->bytes + bpe->n_bytes;
+    const bool has_blank = memchr(text.text, ' ', text.n_bytes) != NULL;
+    const unsigned char *const to = bpe->bytes + bpe->n_bytes;
+    unsigned char byte;
+    size_t n;
     if (piece->type == MF_SPM_UNUSED || text.n_bytes == 0)
         return MF_OK;
-    if (piece->type == MF_SPM_BYTE && mf_bpe_is_byte_key(text.text, text.n_bytes, to)) {
-        bpe->byte_ids[*to] = id;
+    if (piece->type == MF_SPM_BYTE && mf_bpe_is_byte_key(text.text, text.n_bytes, &byte)) {
+        bpe->byte_ids[byte] = id;
+        MF_TRY(mf_bpe_write_text(bpe, (const char *)&byte, 1, &n, error));
         take_apart(bpe, id, 1, false);
         return MF_OK;
     }
-    const size_t n = mf_blanks_unmark((const unsigned char *)text.text, text.n_bytes, to);
-    if (is_symbol && memchr(text.text, ' ', text.n_bytes) != NULL) {
+    MF_TRY(mf_bpe_write_text(bpe, text.text, text.n_bytes, &n, error));
+    if (piece->type == MF_SPM_NORMAL)
+        spm->lowest_score = fminf(spm->lowest_score, piece->score);
+    if (has_blank && (is_symbol || !mf_spm_is_added(piece->type))) {
         take_apart(bpe, id, n, false); /* normalised text has no blank, but marks */
         return MF_OK;
     }
     if (mf_spm_is_added(piece->type) && !(is_symbol && symbols == MF_SPM_AMONG_TOKENS))
         return take_added(t, id, n, piece->type, symbols, error);
     spm->scores[id] = is_symbol ? NAN : piece->score;
-    if (piece->type == MF_SPM_NORMAL)
-        spm->lowest_score = fminf(spm->lowest_score, piece->score);
     spm->cuts_words = spm->cuts_words && !has_inner_blank(to, n);
     spm->longest_bytes = n > spm->longest_bytes ? n : spm->longest_bytes;
     if (mf_bpe_has(bpe, to, n))

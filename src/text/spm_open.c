@@ -337,8 +337,8 @@ static mf_status set_behaviour(spm_opener *o)
     MF_TRY(mf_bpe_index_characters(&t->bpe, o->error));
     t->decoding = (mf_decoding){.unmarks_blanks = true,
                                 .joins_bytes = true,
-                                .strip = m->removes_extra_blanks              ? MF_STRIP_BLANKS
-                                         : t->spm.prepend != MF_PREPEND_NEVER ? MF_STRIP_BLANK
+                                .strip = m->removes_extra_blanks              ? MF_STRIP_MARKS
+                                         : t->spm.prepend != MF_PREPEND_NEVER ? MF_STRIP_MARK
                                                                               : MF_STRIP_NONE};
     t->start_token = adds_start(o) ? piece_id(o, m->start_id) : -1;
     t->model_end = piece_id(o, m->end_id);

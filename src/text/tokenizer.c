@@ -77,8 +77,10 @@ mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_token
         MF_TRY_GOTO(mf_unigram_load(&t->unigram, &t->bpe, a, json, error));
     else
         MF_TRY_GOTO(mf_bpe_load(&t->bpe, a, json, error));
+    const size_t n_key_bytes = t->bpe.n_bytes;
     MF_TRY_GOTO(mf_added_tokens_load(&t->added, a, json, &t->normalizer, &t->bpe, error));
     mf_start_token_load(t, json);
+    MF_TRY_GOTO(mf_bpe_unmark_keys(&t->bpe, n_key_bytes, error));
     *out = t;
     return MF_OK;
 fail:

@@ -91,6 +91,11 @@ expect_code 0
 cp "$out" "$scratch/text"
 run run "$scratch/hot" -p "Once upon a time" -n 24 --temp 0 --quiet --prefill-chunk 1 --io pool
 expect_same "$out" "$scratch/text"
+# slots of two sizes: as many bytes as the experts take hold them all
+run run "$scratch/hot" -p "Once upon a time" -n 24 --temp 0 --quiet --expert-cache 1M
+expect_same "$out" "$scratch/text"
+run info "$scratch/hot" --json
+expect_true [ "$(($(json "$out" slot_bytes) * $(json "$out" n_slots)))" -lt "$(($(wc -c <"$scratch/hot/experts/layer_00.bin") * 9))" ]
 run convert "$demo" "$scratch/none" --bits 2 --hot-bits 4
 expect_error "hot_bits needs a trace*"
 run convert "$demo" "$scratch/calibrated" --bits 2 --calibrate "$demo/heldout.txt" --calibrate-tokens 200 --json

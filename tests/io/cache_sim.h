@@ -95,7 +95,8 @@ static uint32_t sim_victim(cache_sim *s, uint32_t key)
     if (s->policy == NULL)
         return sim_furthest(s);
     uint32_t n = s->trace->n_experts;
-    const mf_cache_request request = {MF_CACHE_MISS, key / n, key % n, sim_is_evictable, NULL, s};
+    const mf_cache_request request = {MF_CACHE_MISS,    key / n, key % n, 0,
+                                      sim_is_evictable, NULL,    s};
     uint32_t slot = s->policy->victim(s->state, &request);
     CHECK(slot == UINT32_MAX || !s->is_pinned[slot]);
     return slot;

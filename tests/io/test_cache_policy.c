@@ -179,7 +179,7 @@ static void test_always_one(const char *name)
         const uint32_t slot = (uint32_t)(test_random(&random_state) % 24);
         uint32_t only = test_random(&random_state) % 3 == 0 ? UINT32_MAX : slot;
         const uint32_t used = key_of[test_random(&random_state) % 24];
-        const mf_cache_request request = {MF_CACHE_MISS, used / 16, used % 16,
+        const mf_cache_request request = {MF_CACHE_MISS, used / 16, used % 16, 0,
                                           is_one_of,     NULL,      &only};
         for (uint32_t s = 0; s < 24; s++)
             if (key_of[s] == used)
@@ -216,7 +216,7 @@ static void test_primed(const mf_cache_policy *policy)
         policy->note(state, &(mf_cache_event){MF_CACHE_MISS, 0, i, i});
     policy->visit(state, 1, asked, 2);
     for (uint32_t i = 0; i < 6; i++) {
-        const mf_cache_request request = {MF_CACHE_MISS, 1, i, is_one_of, NULL, &any};
+        const mf_cache_request request = {MF_CACHE_MISS, 1, i, 0, is_one_of, NULL, &any};
         const uint32_t victim = policy->victim(state, &request);
         CHECK_MSG(victim != 2 && victim != 5, "%s empties slot %u", policy->name, victim);
         policy->note(state, &(mf_cache_event){MF_CACHE_EMPTY, 0, victim, victim});
@@ -323,7 +323,7 @@ static void test_foresight_ends(void)
                                           is_hint ? 3 : expert++, slot};
             policy->note(state, &event);
         }
-        const mf_cache_request request = {MF_CACHE_MISS, 0, 2, any_slot, NULL, NULL};
+        const mf_cache_request request = {MF_CACHE_MISS, 0, 2, 0, any_slot, NULL, NULL};
         policy->visit(state, 1, often, 1);
         CHECK(policy->victim(state, &request) != foreseen);
         policy->visit(state, 0, often, 2);
@@ -349,8 +349,8 @@ static void test_foreseen_and_sooner(void)
         policy->visit(state, 0, other, 1); /* then come the layers 1, 2 and 0 */
         for (uint32_t wanted = 0; wanted < 3; wanted++) {
             const uint32_t until_held = held == 0 ? 3 : held, until = wanted == 0 ? 3 : wanted;
-            const mf_cache_request hint = {MF_CACHE_HINT, wanted, 3, any_slot, NULL, NULL};
-            const mf_cache_request miss = {MF_CACHE_MISS, wanted, 3, any_slot, NULL, NULL};
+            const mf_cache_request hint = {MF_CACHE_HINT, wanted, 3, 0, any_slot, NULL, NULL};
+            const mf_cache_request miss = {MF_CACHE_MISS, wanted, 3, 0, any_slot, NULL, NULL};
             /* of layer 0 the second turn has just been: its experts come in one of two */
             const bool is_later = held == 0 || until_held > until;
             CHECK((policy->victim(state, &hint) != UINT32_MAX) == is_later);
@@ -360,8 +360,51 @@ static void test_foreseen_and_sooner(void)
     }
 }
 
+/* Which slots may be emptied. */
+typedef struct kinds {
+    uint32_t open; /* by bit */
+} kinds;
+
+static bool is_open(void *ctx, uint32_t slot)
+{
+    const kinds *k = ctx;
+    return (k->open >> slot & 1) != 0;
+}
+
+/* A layer's worst slot of one kind is not that of the other, whichever was asked for before. */
+static void test_kinds(void)
+{
+    const mf_cache_policy *policy = &mf_cache_policy_next_use;
+    const mf_cache_shape shape = {.n_slots = 4, .n_layers = 2, .n_experts = 8};
+    static const uint32_t all[] = {0, 1, 2, 3};
+    void *state = malloc(policy->state_bytes(&shape));
+    REQUIRE(state != NULL);
+    policy->init(state, &shape);
+    for (uint32_t n = 4; n > 0; n--) /* expert 0 always, 3 least often */
+        policy->visit(state, 0, all, n);
+    for (uint32_t e = 0; e < 4; e++)
+        policy->note(state, &(mf_cache_event){MF_CACHE_MISS, 0, e, e});
+    policy->visit(state, 1, all, 4);
+    kinds even = {5}, odd = {10}, none = {0};
+    const mf_cache_request a = {MF_CACHE_MISS, 1, 4, 0, is_open, NULL, &even};
+    const mf_cache_request b = {MF_CACHE_MISS, 1, 4, 1, is_open, NULL, &odd};
+    const mf_cache_request hint = {MF_CACHE_HINT, 1, 4, 0, is_open, NULL, &even};
+    const mf_cache_request no_hint = {MF_CACHE_HINT, 1, 4, 1, is_open, NULL, &none};
+    CHECK_U64(policy->victim(state, &no_hint), UINT32_MAX);
+    CHECK_U64(policy->victim(state, &hint), 2);
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_U64(policy->victim(state, &a), 2);
+        CHECK_U64(policy->victim(state, &b), 3);
+    }
+    policy->note(state, &(mf_cache_event){MF_CACHE_EMPTY, 0, 3, 3});
+    CHECK_U64(policy->victim(state, &b), 1);
+    CHECK_U64(policy->victim(state, &a), 2);
+    free(state);
+}
+
 int main(void)
 {
+    test_kinds();
     test_foreseen_and_sooner();
     test_foresight_ends();
     test_sweeps(8, 32, 5, 1.0);

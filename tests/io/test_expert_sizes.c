@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Slots of several sizes: their order and how many fit, and a store whose pool has exactly so many
- * bytes as they take, with maps whose layers differ. */
+ * bytes as they take, with maps whose layers differ, and the experts of a layer. */
 #include "expert_fixture.h"
 
 #include <unistd.h>
@@ -87,6 +87,37 @@ static void test_of_maps(void)
     CHECK(sizes.n == 0 && mf_slot_sizes_mean(&sizes) == 0);
 }
 
+/* Of a layer's experts those that are larger come early, until all of them have slots. */
+static void test_hot(void)
+{
+    static const uint8_t form_of[] = {0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    static const uint64_t form_bytes[] = {409600, 204800};
+    const mf_expert_part parts[] = {
+        {.n_bytes = 409600, .stride = 409600, .form_of = form_of, .form_bytes = form_bytes},
+        {.n_bytes = 409600, .stride = 409600}}; /* a layer of large ones is no hotter than others */
+    const mf_expert_map map = {.n_layers = 2, .n_experts = 16, .n_parts = 1, .parts = parts};
+    const mf_expert_map one = {.n_layers = 1, .n_experts = 16, .n_parts = 1, .parts = parts};
+    mf_slot_sizes sizes;
+    mf_slot_forms forms;
+    REQUIRE(mf_slot_forms_of(&map, 0, true, &forms));
+    CHECK(forms.bytes[0] == 409600 && forms.bytes[1] == 204800);
+    CHECK(forms.n_experts[0] == 2 && forms.n_experts[1] == 14 && forms.n_experts[2] == 0);
+    CHECK_U64(mf_slot_layer_bytes(&map, 0, true), 409600);
+    mf_slot_sizes_of(&map, true, 1, &sizes);
+    CHECK(sizes.n == 2 && sizes.n_experts[0] == 18 && sizes.n_experts[1] == 14);
+    CHECK(sizes.n_hot[0] == 2 && sizes.n_hot[1] == 0);
+
+    mf_slot_sizes_of(&one, true, 1, &sizes);
+    CHECK(sizes.n == 2 && sizes.n_experts[0] == 2 && sizes.n_hot[0] == 2);
+    mf_slot_order order = {.sizes = &sizes};
+    for (uint32_t i = 0; i < 4; i++) /* 2 that count as 16, of 30 */
+        (void)mf_slot_order_next(&order);
+    CHECK(order.n_of[0] == 2 && order.n_of[1] == 2);
+    for (uint32_t i = 4; i < 16; i++)
+        CHECK_U64(mf_slot_order_next(&order), 1);
+    CHECK_U64(mf_slot_sizes_bytes(&sizes, 16), 2 * 409600 + 14 * 204800);
+}
+
 /* --------------------------------------------------------------------------------- the store -- */
 
 typedef struct sized_rig {
@@ -138,8 +169,12 @@ static void check_slots(const sized_rig *s)
         if (slot->state != MF_SLOT_HELD && slot->state != MF_SLOT_LOADING)
             continue;
         const uint32_t layer = slot->key / store->map.n_experts;
-        CHECK(mf_expert_slot_bytes_of(store, i) >= mf_slot_layer_bytes(&store->map, layer, false));
-        n_guests += store->slot_size[i] != store->layer_size[layer];
+        const uint32_t expert = slot->key % store->map.n_experts;
+        mf_slot_forms forms;
+        REQUIRE(mf_slot_forms_of(&store->map, layer, false, &forms));
+        CHECK(mf_expert_slot_bytes_of(store, i) >=
+              forms.bytes[mf_expert_map_form(&store->map, layer, expert)]);
+        n_guests += store->slot_size[i] != store->key_size[slot->key];
     }
     CHECK_U64(store->slot_at[store->n_slots], s->pool_bytes);
     CHECK_U64(store->n_guests, n_guests);
@@ -184,6 +219,8 @@ static void test_any(const io_case *c, const char *dir, uint64_t seed)
 {
     world *w = world_create(dir, seed);
     sized_rig s;
+    if (seed % 2 == 1)
+        give_forms(w);
     const uint32_t all = w->map.n_layers * w->map.n_experts;
     const uint32_t n_first = 1 + (uint32_t)below(&w->random, w->map.n_experts);
     const uint32_t n_slots = n_first + (uint32_t)below(&w->random, all - n_first + 1);
@@ -244,6 +281,46 @@ static void test_whole(const io_case *c, const char *dir)
         }
     }
     CHECK_U64(mf_expert_store_n_given_up(s.r.store), 0);
+    sized_close(&s);
+    world_free(w);
+}
+
+/* A layer in which experts differ: all have a slot of their own size where there are so many bytes,
+ * also if more large ones come first than there are large experts. */
+static void test_whole_of_forms(const io_case *c, const char *dir, uint32_t n_large)
+{
+    world *w = mixed_world(dir);
+    sized_rig s;
+    mf_error error;
+    w->map.n_layers = 1;
+    for (uint32_t e = 0; e < 8; e++)
+        w->form_of[0][e] = e >= n_large;
+    for (uint32_t p = 0; p < 3; p++) {
+        w->parts[p].n_bytes = w->form_bytes[p][0] = 16384;
+        w->form_bytes[p][1] = 8192;
+        w->parts[p].form_of = w->form_of[0];
+        w->parts[p].form_bytes = w->form_bytes[p];
+    }
+    sized_open(&s, c, w, 4, 8, 0);
+    CHECK(s.sizes.n == 2 && s.sizes.n_experts[0] == n_large);
+    const uint32_t n_first = n_large > 4 ? n_large : 4;
+    CHECK_U64(s.pool_bytes, 3 * (n_first * 16384 + (8 - n_first) * 8192));
+    REQUIRE_OK(mf_expert_store_fill(s.r.store, &error), &error);
+    check_slots(&s);
+    for (uint32_t i = 0; i < 8; i++)
+        CHECK(s.r.store->slots[i].state == MF_SLOT_HELD);
+    CHECK_U64(mf_expert_store_n_given_up(s.r.store), 0);
+    uint32_t slots[8], part_at[MF_MAX_EXPERT_PARTS]; /* tables are of experts that lie alike */
+    CHECK(!mf_expert_store_layer(s.r.store, 0, slots, part_at));
+    mf_expert_store_held(s.r.store, 0, slots, part_at);
+    for (uint32_t e = 0; e < 8; e++) {
+        mf_expert_ready at = {.slot = slots[e]};
+        CHECK((slots[e] != UINT32_MAX) == (e < n_large));
+        for (uint32_t p = 0; p < 3; p++)
+            at.part_at[p] = slots[e] * mf_expert_store_unit_bytes(s.r.store) + part_at[p];
+        if (slots[e] != UINT32_MAX)
+            check_expert(&s.r, 0, e, &at);
+    }
     sized_close(&s);
     world_free(w);
 }
@@ -350,10 +427,13 @@ int main(void)
     const uint32_t n_dirs = scratch_dirs(dirs), n_cases = io_cases(cases);
     test_order();
     test_of_maps();
+    test_hot();
     for (uint32_t c = 0; c < n_cases; c++) {
         for (uint64_t seed = 1; seed <= 12; seed++)
             test_any(&cases[c], dirs[n_dirs - 1], seed * 4 + c);
         test_whole(&cases[c], dirs[n_dirs - 1]);
+        for (uint32_t n_large = 1; n_large < 8; n_large += 2)
+            test_whole_of_forms(&cases[c], dirs[n_dirs - 1], n_large);
         test_few(&cases[c], dirs[n_dirs - 1]);
         test_two(&cases[c], dirs[n_dirs - 1]);
         test_each(&cases[c], dirs[n_dirs - 1]);

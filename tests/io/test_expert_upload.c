@@ -25,7 +25,8 @@ typedef struct device_op {
 
 typedef struct device {
     rig *r;
-    unsigned char *memory; /* the slots */
+    unsigned char *memory;        /* the slots */
+    const mf_expert_store *store; /* also while it is closed */
     device_op ops[OPS_MAX];
     uint32_t n_ops, n_all_done; /* all before that one are done */
     uint64_t random;
@@ -41,7 +42,8 @@ static void do_op(device *d, device_op *op)
         memcpy(d->memory + op->pieces[i].slot_at, op->pieces[i].from, op->pieces[i].n_bytes);
     for (uint32_t p = 0; p < w->map.n_parts && op->n_pieces == 0; p++)
         CHECK_MSG(memcmp(d->memory + op->ready.part_at[p], true_bytes(w, op->layer, op->expert, p),
-                         w->parts[op->layer * w->map.n_parts + p].n_bytes) == 0,
+                         mf_expert_part_bytes(&w->parts[op->layer * w->map.n_parts + p],
+                                              op->expert)) == 0,
                   "layer %u expert %u part %u differs when it is used", op->layer, op->expert, p);
     op->is_done = true;
     while (d->n_all_done < d->n_ops && d->ops[d->n_all_done].is_done)
@@ -126,6 +128,14 @@ static device_op *add_op(device *d)
     return &d->ops[d->n_ops++];
 }
 
+static uint32_t slot_at(const mf_expert_store *store, uint64_t at)
+{
+    uint32_t slot = 0;
+    while (store->slot_at[slot + 1] <= at)
+        slot++;
+    return slot;
+}
+
 static mf_status device_upload(void *ctx, const mf_slot_piece *pieces, uint32_t n,
                                mf_ticket *ticket, mf_error *error)
 {
@@ -134,13 +144,14 @@ static mf_status device_upload(void *ctx, const mf_slot_piece *pieces, uint32_t 
         return mf_fail(error, MF_ERR_IO, "the device takes no upload");
     device_op *op = add_op(d);
     REQUIRE(n > 0 && n <= MF_MAX_EXPERT_PARTS);
-    op->slot = (uint32_t)(pieces->slot_at / d->r->slot_bytes);
+    const uint64_t *bounds = d->store->slot_at;
+    op->slot = slot_at(d->store, pieces->slot_at);
     op->n_pieces = n;
     for (uint32_t i = 0; i < n; i++) {
         op->pieces[i] = pieces[i];
         CHECK(pieces[i].n_bytes > 0 && pieces[i].slot_at % 64 == 0);
-        CHECK(pieces[i].slot_at >= op->slot * d->r->slot_bytes);
-        CHECK(pieces[i].slot_at + pieces[i].n_bytes <= (op->slot + 1) * d->r->slot_bytes);
+        CHECK(pieces[i].slot_at >= bounds[op->slot]);
+        CHECK(pieces[i].slot_at + pieces[i].n_bytes <= bounds[op->slot + 1]);
     }
     *ticket = d->n_ops;
     return MF_OK;
@@ -156,8 +167,8 @@ static void cut_rooms(unsigned char *bytes, uint64_t n_places, uint64_t slot_byt
     rooms[1] = (mf_expert_room){bytes + first, n_second * slot_bytes + slot_bytes - 1};
 }
 
-/* The store of a rig, over a device, with places for n experts. */
-static device *device_open(rig *r, uint32_t n_places)
+/* The store of a rig, over a device, with places for n experts; slots of these sizes, or of one. */
+static device *device_open_sized(rig *r, uint32_t n_places, const mf_slot_sizes *sizes)
 {
     mf_error error = {0};
     device *d = calloc(1, sizeof *d);
@@ -182,9 +193,16 @@ static device *device_open(rig *r, uint32_t n_places)
                                       .upload = device_upload};
     options.rooms = rooms;
     options.n_rooms = 2;
+    options.sizes = sizes;
     REQUIRE_OK(mf_expert_store_open(&options, &r->store, &error), &error);
     CHECK_U64(mf_expert_store_n_places(r->store), n_places);
+    d->store = r->store;
     return d;
+}
+
+static device *device_open(rig *r, uint32_t n_places)
+{
+    return device_open_sized(r, n_places, NULL);
 }
 
 static void device_close(rig *r, device *d)
@@ -259,13 +277,17 @@ static void test_random_uses(const io_case *c, const char *dir, uint64_t seed)
 {
     mf_error error = {0};
     world *w = world_create(dir, seed);
+    if (seed % 2 == 0)
+        give_forms(w);
     uint32_t n_all = w->map.n_layers * w->map.n_experts, experts[MAX_EXPERTS];
     const uint32_t slots[] = {1, 3, n_all / 2 + 1, n_all, 1, n_all / 3 + 1};
     const uint32_t places[] = {8, 3, 2, 1, n_all, n_all / 2 + 1};
     for (int k = 0; k < 6; k++) {
         rig r;
         rig_open(&r, c, w, slots[k], 0);
-        device *d = device_open(&r, places[k]);
+        mf_slot_sizes sizes;
+        mf_slot_sizes_of(&w->map, true, 1, &sizes);
+        device *d = device_open_sized(&r, places[k], k % 2 == 0 ? &sizes : NULL);
         break_a_little(&r);
         for (int i = 0; i < 60; i++) {
             uint32_t layer = (uint32_t)below(&w->random, w->map.n_layers);
@@ -501,12 +523,20 @@ static void test_places(void)
     const mf_expert_map map = {.n_layers = 2, .n_experts = 7, .n_parts = 3, .parts = parts};
     const mf_expert_map too_large = {.n_layers = 1, .n_experts = 1, .n_parts = 2, .parts = large};
     uint32_t at[MF_MAX_EXPERT_PARTS];
-    CHECK_U64(mf_expert_lay_parts(&map, 0, at), 4096);
+    CHECK_U64(mf_expert_lay_parts(&map, 0, 0, at), 4096);
     for (uint32_t i = 0; i < 3; i++)
         CHECK_U64(at[i], expected[i]);
-    CHECK_U64(mf_expert_lay_parts(&map, 1, at), 192);
+    CHECK_U64(mf_expert_lay_parts(&map, 1, 0, at), 192);
     CHECK(at[1] == 64 && at[2] == 128);
-    CHECK(mf_expert_lay_parts(&too_large, 0, at) == UINT64_MAX);
+    const uint8_t form_of[] = {0, 1};
+    const uint64_t form_bytes[][2] = {{4000, 100}, {30, 30}};
+    const mf_expert_part formed[] = {
+        {.n_bytes = 4000, .form_of = form_of, .form_bytes = form_bytes[0]},
+        {.n_bytes = 30, .form_of = form_of, .form_bytes = form_bytes[1]}};
+    const mf_expert_map forms = {.n_layers = 1, .n_experts = 2, .n_parts = 2, .parts = formed};
+    CHECK(mf_expert_lay_parts(&forms, 0, 0, at) == 4096 && at[1] == 4032);
+    CHECK(mf_expert_lay_parts(&forms, 0, 1, at) == 192 && at[1] == 128);
+    CHECK(mf_expert_lay_parts(&too_large, 0, 0, at) == UINT64_MAX);
     CHECK_U64(mf_expert_slot_bytes_anywhere(&too_large), 0);
     const mf_expert_part tight[] = {{.n_bytes = 4095}, {.offset = 4095, .n_bytes = 4097}};
     const mf_expert_map packed = {.n_layers = 1, .n_experts = 1, .n_parts = 2, .parts = tight};

@@ -286,6 +286,11 @@ static void check_forms(void)
              "{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\" \"}") "," PLAIN
                                                                                         "}",
          "decoder.pattern: expected"},
+        {"{" DECODERS(
+             FUSE
+             ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}," UNREPLACE) "," PLAIN
+                                                                                          "}",
+         "decoder.Replace: expected one before a Strip"},
         {"{" DECODERS(FUSE ",{\"type\":\"ByteFallback\"}") "," PLAIN "}",
          "decoder.type: \"ByteFallback\""},
         {"{" DECODERS(FUSE ",{\"type\":\"WordPiece\"}") "," PLAIN "}",
