@@ -9,6 +9,8 @@
  */
 #include "forward/forward.h"
 
+#include "experts/expert_plan.h"
+
 uint32_t mf_given_first(const mf_runner *r, uint32_t moe)
 {
     return r->lending.n_slots + moe * r->h.n_experts;
@@ -29,7 +31,18 @@ static uint32_t *part_at(const mf_runner *r, uint32_t moe)
     return r->routed.part_at + (size_t)moe * MF_MAX_EXPERT_PARTS;
 }
 
-/* What is ready of a layer is copied. Parts lie alike in all slots of a layer. */
+/* Where an expert's parts lie in its slot: in all of a layer alike, unless some have other forms.
+ */
+static const uint32_t *parts_in_slot(const mf_runner *r, uint32_t moe, uint32_t expert,
+                                     uint32_t laid[MF_MAX_EXPERT_PARTS])
+{
+    if (r->lending.is_even[moe])
+        return part_at(r, moe);
+    (void)mf_expert_lay_parts(&r->map, moe, expert, laid);
+    return laid;
+}
+
+/* What is ready of a layer is copied. */
 static mf_status give(void *user, uint32_t moe, mf_expert_ready *ready, uint32_t n, mf_error *error)
 {
     mf_runner *r = user;
@@ -73,9 +86,11 @@ void mf_given_ready(mf_runner *r, uint32_t layer, uint32_t first, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         mf_expert_ready *ready = &r->moe.ready[i];
         const uint32_t expert = r->moe.wanted[first + i];
+        uint32_t laid[MF_MAX_EXPERT_PARTS];
+        const uint32_t *at = parts_in_slot(r, moe, expert, laid);
         *ready = (mf_expert_ready){.index = first + i, .slot = mf_given_first(r, moe) + expert};
         for (uint32_t p = 0; p < r->map.n_parts; p++)
-            ready->part_at[p] = slot_at(r, moe, expert) + part_at(r, moe)[p];
+            ready->part_at[p] = slot_at(r, moe, expert) + at[p];
         mf_expert_store_count_use(r->store, moe, expert);
     }
     mf_expert_store_count_hits(r->store, n);

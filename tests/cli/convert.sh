@@ -94,6 +94,15 @@ expect_same "$out" "$scratch/text"
 # slots of two sizes: as many bytes as the experts take hold them all
 run run "$scratch/hot" -p "Once upon a time" -n 24 --temp 0 --quiet --expert-cache 1M
 expect_same "$out" "$scratch/text"
+# and on a device that is given them, whose slots have each form's parts in places of their own
+if "$MOEFLUX" devices | grep -q '^vulkan:'; then
+    set -- run "$scratch/hot" -p "Once upon a time" -n 6 --temp 0 --quiet --device vulkan
+    run "$@"
+    expect_code 0
+    cp "$out" "$scratch/there"
+    run "$@" --expert-device hybrid:8
+    expect_same "$out" "$scratch/there"
+fi
 run info "$scratch/hot" --json
 expect_true [ "$(($(json "$out" slot_bytes) * $(json "$out" n_slots)))" -lt "$(($(wc -c <"$scratch/hot/experts/layer_00.bin") * 9))" ]
 run convert "$demo" "$scratch/none" --bits 2 --hot-bits 4
