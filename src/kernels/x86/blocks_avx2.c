@@ -77,8 +77,10 @@ MF_INLINE digit_sums sum_columns(const blocks_form *f, uint32_t n, const unpacke
     const uint32_t together = most < 2 * n ? most : 2 * n;
     __m256i sum = _mm256_setzero_si256(), words[DIGITS];
     MF_UNROLL(8)
-    for (uint32_t i = 0; i < 2 * n; i++) {
+    for (uint32_t i = 0; i < 8; i++) { /* clang does not see in time that n is a constant */
         const uint32_t half = i % 2, lane = l + i / 2;
+        if (i >= 2 * n)
+            break;
         const __m256i weights = four_weights(w, b, half, lane);
         MF_UNROLL(3)
         for (uint32_t d = 0; d < DIGITS; d++) {

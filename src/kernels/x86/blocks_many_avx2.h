@@ -90,11 +90,10 @@ MF_INLINE void add_eight(const blocks_form *f, const unpacked_span *w, const wid
                          uint32_t n, vec *acc)
 {
     vec chains[4][4];
-    for (uint32_t r = 0; r < 4; r += f->has_units ? WIDE_ROWS : 1)
-        if (f->has_units)
-            sum_wide_chains(f, &w[r], &words[r], turned, &chains[r]);
-        else
-            sum_chains(f, &w[r], turned, chains[r]);
+    for (uint32_t r = 0; r < 4 && f->has_units; r += WIDE_ROWS)
+        sum_wide_chains(f, &w[r], &words[r], turned, &chains[r]);
+    for (uint32_t r = 0; r < 4 && !f->has_units; r++)
+        sum_chains(f, &w[r], turned, chains[r]);
     MF_UNROLL(2)
     for (uint32_t i = 0; i < accumulators(f); i++) {
         __m256i rows[EIGHT], sums[EIGHT];
