@@ -337,11 +337,10 @@ static void check_refusals(play *p)
     cpu->ops->destroy(cpu);
 }
 
-/* A device in software takes long to make pipelines: of each step every size, each with one form.
- */
+/* A device in software takes long to make pipelines: each step with one size and one form. */
 static bool is_asked_for(size_t step, size_t form, uint32_t size)
 {
-    return !vulkan_is_short() || form == (step + size) % 4;
+    return !vulkan_is_short() || (size == 0 && form == step % 4);
 }
 
 /* Whether shaders may be asked to keep floats below the least normal one. lavapipe does so without
@@ -399,7 +398,7 @@ static void test_small(play *p)
     static const uint32_t bits[] = {4, 8, 3, 2, 5, 6};
     if (!may_keep_small(p))
         return;
-    for (size_t i = 0; i < (vulkan_is_short() ? 2 : sizeof bits / sizeof *bits); i++) {
+    for (size_t i = 0; i < (vulkan_is_short() ? 1 : sizeof bits / sizeof *bits); i++) {
         mf_weight_shape form = forms[0];
         form.bits = bits[i];
         compare_small(p, &product, &form, product.sizes[i % 2]);
