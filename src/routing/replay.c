@@ -19,6 +19,8 @@
 #define SHARE_BEFORE 0.5
 #define READY_AT_ONCE 64u
 
+_Static_assert(MF_ROUTING_MAX_SIZES <= MF_MAP_FORMS, "each size of a trace is a form of its own");
+
 typedef struct replay {
     const mf_routing *t;
     mf_replay_options options;
@@ -29,9 +31,10 @@ typedef struct replay {
     mf_foresight *foresight; /* NULL: nothing is foreseen */
     int32_t *ids;            /* [rows of a pass * k] */
     size_t n_ids;
-    mf_expert_part *parts;                                          /* [n_layers][n_reads()] */
-    uint64_t form_bytes[MF_MAX_EXPERT_PARTS][MF_ROUTING_MAX_SIZES]; /* of a part, by size */
-    void *slots;                                                    /* addresses, no memory */
+    mf_expert_part *parts; /* [n_layers][n_reads()] */
+    /* of a part, by size */
+    uint64_t form_bytes[MF_MAX_EXPERT_PARTS][MF_ROUTING_MAX_SIZES];
+    void *slots; /* addresses, no memory */
     size_t slots_bytes;
     uint32_t *wanted;   /* [n_experts] */
     uint8_t *is_wanted; /* [n_experts] */

@@ -177,6 +177,8 @@ static mf_routing_head head_of(const mf_engine *e)
     return h;
 }
 
+_Static_assert(MF_SLOT_SIZES <= MF_ROUTING_MAX_SIZES, "a trace has room for all sizes");
+
 /* What is beside slots, and the sizes of these, where experts have several; of: [n_layers *
  * n_experts]. A size of which less is read than of the next smaller one cannot be told: then all
  * count as the mean. */
@@ -185,7 +187,8 @@ static void take_sizes(const mf_engine *e, mf_routing_head *h, uint8_t *of)
     uint64_t n_bytes[MF_SLOT_SIZES];
     const mf_slot_sizes *s = mf_expert_store_sizes(e->runner.store, h->n_layers, of, n_bytes);
     mf_routing_sizes sizes = {.n = s->n, .of = of};
-    h->fixed_bytes -= h->k * s->bytes[0]; /* the least slots are all of the largest size */
+    const uint64_t least = h->k * s->bytes[0]; /* slots are all of the largest size */
+    h->fixed_bytes = h->fixed_bytes > least ? h->fixed_bytes - least : 0;
     for (uint32_t i = 0; i < s->n; i++) {
         sizes.slot_bytes[i] = s->bytes[i];
         sizes.expert_bytes[i] = n_bytes[i];
