@@ -42,15 +42,35 @@ static void read_it(const uint8_t *data, size_t n_bytes)
     mf_routing_release(&t);
 }
 
+/* The table of sizes, if the header says that there is one and it is there; where it ends. */
+static size_t put_table_right(uint8_t *data, size_t n_bytes)
+{
+    const size_t begin = MF_ROUTING_HEADER_BYTES;
+    uint32_t n_layers, n_experts, n_sizes;
+    memcpy(&n_layers, data + 16, 4);
+    memcpy(&n_experts, data + 20, 4);
+    memcpy(&n_sizes, data + 88, 4);
+    const uint64_t n_keys = (uint64_t)n_layers * n_experts;
+    if (data[8] != MF_ROUTING_VERSION_SIZES || n_keys > n_bytes || n_sizes > MF_ROUTING_MAX_SIZES ||
+        16 * n_sizes + n_keys + 8 > n_bytes - begin)
+        return begin;
+    const size_t n_summed = 16 * n_sizes + (size_t)n_keys;
+    const uint64_t sum = mf_checksum_of(data + begin, n_summed, 0);
+    memcpy(data + begin + n_summed, &sum, 8);
+    return begin + n_summed + 8;
+}
+
 static void put_right(uint8_t *data, size_t n_bytes)
 {
     uint64_t sum, number = 0;
     if (n_bytes < MF_ROUTING_HEADER_BYTES)
         return;
+    const uint8_t version = data[8] % 2 == 0 ? MF_ROUTING_VERSION_SIZES : MF_ROUTING_VERSION;
     memcpy(data, "MFROUTE\n\1\0\0\0\200\0\0\0", 16);
+    data[8] = version;
     sum = mf_checksum_of(data, 120, 0);
     memcpy(data + 120, &sum, 8);
-    for (size_t at = MF_ROUTING_HEADER_BYTES; n_bytes - at >= 16;) {
+    for (size_t at = put_table_right(data, n_bytes); n_bytes - at >= 16;) {
         uint32_t n;
         memcpy(&n, data + at, 4);
         if (n > n_bytes - at - 16)

@@ -53,8 +53,8 @@ typedef struct mf_routing_info {
     uint64_t n_tokens;
     /* Layers of passes of which it was noted what the router had foretold. */
     uint64_t n_foretold;
-    /* Read for one expert, the mean; one slot; of the recording engine's budget, what is beside
-     * slots. */
+    /* Read for one expert, and one slot, the means; of the recording engine's budget, what is
+     * beside slots. */
     uint64_t expert_bytes;
     uint64_t slot_bytes;
     uint64_t fixed_bytes;

@@ -253,6 +253,12 @@ uint64_t mf_expert_store_unit_bytes(const mf_expert_store *store);
 uint64_t mf_expert_store_n_units(const mf_expert_store *store);
 uint64_t mf_expert_store_n_places(const mf_expert_store *store);
 
+/* The sizes of slots, the store's own: which of them each expert of the first n_layers layers has,
+ * of [n_layers * n_experts], and what is read for one of each size, n_bytes [MF_SLOT_SIZES], the
+ * mean, 0 where none has it. */
+const mf_slot_sizes *mf_expert_store_sizes(const mf_expert_store *store, uint32_t n_layers,
+                                           uint8_t *of, uint64_t n_bytes[MF_SLOT_SIZES]);
+
 /* Reads random experts with the same requests as fetches make, at most n_at_once experts in flight,
  * for about n_milliseconds, into the same memory; the slots hold them afterwards; after a failed
  * read the slot is empty. Hints are dropped, what is being read is waited for first. The counters

@@ -19,6 +19,8 @@
 #define SHARE_BEFORE 0.5
 #define READY_AT_ONCE 64u
 
+_Static_assert(MF_ROUTING_MAX_SIZES <= MF_MAP_FORMS, "each size of a trace is a form of its own");
+
 typedef struct replay {
     const mf_routing *t;
     mf_replay_options options;
@@ -30,7 +32,9 @@ typedef struct replay {
     int32_t *ids;            /* [rows of a pass * k] */
     size_t n_ids;
     mf_expert_part *parts; /* [n_layers][n_reads()] */
-    void *slots;           /* addresses, no memory */
+    /* of a part, by size */
+    uint64_t form_bytes[MF_MAX_EXPERT_PARTS][MF_ROUTING_MAX_SIZES];
+    void *slots; /* addresses, no memory */
     size_t slots_bytes;
     uint32_t *wanted;   /* [n_experts] */
     uint8_t *is_wanted; /* [n_experts] */
@@ -53,20 +57,41 @@ static mf_status take_options(const mf_replay_options *given, mf_replay_options 
     return MF_OK;
 }
 
+/* The sizes of the slots as the recording engine has counted them. */
+static mf_slot_sizes counted_sizes(const mf_routing_head *h)
+{
+    mf_slot_sizes s = {.n = h->sizes.n, .n_first = h->k};
+    if (h->sizes.n == 0)
+        return mf_slot_sizes_even(h->slot_bytes);
+    memcpy(s.bytes, h->sizes.slot_bytes, sizeof s.bytes);
+    for (uint32_t layer = 0; layer < h->n_layers; layer++) {
+        const uint8_t *of = h->sizes.of + (size_t)layer * h->n_experts;
+        uint8_t least = 0;
+        for (uint32_t e = 0; e < h->n_experts; e++)
+            least = of[e] > least ? of[e] : least;
+        for (uint32_t e = 0; e < h->n_experts; e++) {
+            s.n_experts[of[e]]++;
+            s.n_hot[of[e]] += of[e] < least;
+        }
+    }
+    return s;
+}
+
 static mf_status find_slots(replay *r, mf_error *error)
 {
     const mf_routing_head *h = &r->t->head;
     const uint64_t all = (uint64_t)h->n_layers * h->n_experts;
     const uint64_t ram = r->options.ram_bytes;
+    const mf_slot_sizes sizes = counted_sizes(h);
     r->n_slots = r->options.n_slots;
-    if (r->n_slots == 0)
-        r->n_slots = ram > h->fixed_bytes ? (ram - h->fixed_bytes) / h->slot_bytes : 0;
+    if (r->n_slots == 0 && ram > h->fixed_bytes)
+        r->n_slots = mf_slot_sizes_fit(&sizes, ram - h->fixed_bytes, 0, all);
     if (r->n_slots < h->k)
         return mf_fail(error, MF_ERR_BUDGET,
                        "%llu expert slots, expected at least the %u of one token and layer: %llu "
                        "bytes of memory in all",
                        (unsigned long long)r->n_slots, h->k,
-                       (unsigned long long)(h->fixed_bytes + h->k * h->slot_bytes));
+                       (unsigned long long)(h->fixed_bytes + h->k * sizes.bytes[0]));
     r->n_slots = r->n_slots < all ? r->n_slots : all;
     return MF_OK;
 }
@@ -77,18 +102,43 @@ static uint32_t n_reads(const mf_routing_head *h)
     return h->reads_per_expert < MF_MAX_EXPERT_PARTS ? h->reads_per_expert : MF_MAX_EXPERT_PARTS;
 }
 
-/* Parts that are read one by one, in whole pages of the drive, as evenly as these go. */
-static void lay_out(const mf_routing_head *h, mf_expert_part *parts, uint64_t *file_bytes)
+/* Of part j of n: whole pages of the drive, as evenly as these go. */
+static uint64_t part_bytes(uint64_t expert_bytes, uint64_t j, uint64_t n)
 {
-    const uint64_t n_pages = (h->expert_bytes + MF_IO_ALIGN / 2) / MF_IO_ALIGN;
+    const uint64_t n_pages = (expert_bytes + MF_IO_ALIGN / 2) / MF_IO_ALIGN;
+    const uint64_t pages = n_pages * (j + 1) / n - n_pages * j / n;
+    return (pages == 0 ? 1 : pages) * MF_IO_ALIGN;
+}
+
+/* A layer's experts of several sizes. */
+static void part_by_size(replay *r, uint32_t layer, uint32_t j, mf_expert_part *part)
+{
+    const mf_routing_head *h = &r->t->head;
+    part->form_of = h->sizes.of + (size_t)layer * h->n_experts;
+    part->form_bytes = r->form_bytes[j];
+    part->n_bytes = 0;
+    for (uint32_t e = 0; e < h->n_experts; e++) {
+        const uint64_t bytes = mf_expert_part_bytes(part, e);
+        part->n_bytes = bytes > part->n_bytes ? bytes : part->n_bytes;
+    }
+}
+
+/* Parts that are read one by one. */
+static void lay_out(replay *r, uint64_t *file_bytes)
+{
+    const mf_routing_head *h = &r->t->head;
+    const uint32_t n = n_reads(h);
     uint64_t at = 0;
-    for (uint32_t i = 0; i < h->n_layers * n_reads(h); i++) {
-        const uint64_t j = i % n_reads(h), n = n_reads(h);
-        const uint64_t pages = n_pages * (j + 1) / n - n_pages * j / n;
-        const uint64_t stride = (pages + 1) * MF_IO_ALIGN;
-        parts[i] = (mf_expert_part){
-            .offset = at, .stride = stride, .n_bytes = (pages == 0 ? 1 : pages) * MF_IO_ALIGN};
-        at += (h->n_experts + 1) * (stride + MF_IO_ALIGN);
+    for (uint32_t j = 0; j < n; j++)
+        for (uint32_t size = 0; size < h->sizes.n; size++)
+            r->form_bytes[j][size] = part_bytes(h->sizes.expert_bytes[size], j, n);
+    for (uint32_t i = 0; i < h->n_layers * n; i++) {
+        mf_expert_part *part = &r->parts[i];
+        *part = (mf_expert_part){.offset = at, .n_bytes = part_bytes(h->expert_bytes, i % n, n)};
+        if (h->sizes.n != 0)
+            part_by_size(r, i / n, i % n, part);
+        part->stride = part->n_bytes + MF_IO_ALIGN; /* the next expert is another read */
+        at += (h->n_experts + 1) * (part->stride + MF_IO_ALIGN);
     }
     *file_bytes = at;
 }
@@ -100,7 +150,8 @@ static mf_status open_store(replay *r, const mf_cache_policy *policy, mf_error *
         .allocator = r->t->allocator, .engine = &mf_io_engine_sim, .engine_arg = &r->drive};
     uint64_t file_bytes;
     uint32_t file;
-    lay_out(h, r->parts, &file_bytes);
+    mf_slot_sizes sizes;
+    lay_out(r, &file_bytes);
     MF_TRY(mf_io_open(&io, &r->io, error));
     MF_TRY(mf_io_add_made_up(r->io, file_bytes, &file, error));
     mf_expert_store_options options = {.allocator = r->t->allocator,
@@ -110,10 +161,12 @@ static mf_status open_store(replay *r, const mf_cache_policy *policy, mf_error *
                                                .n_parts = n_reads(h),
                                                .parts = r->parts},
                                        .policy = policy};
-    const uint64_t slot_bytes = mf_expert_slot_bytes(&options.map);
-    if (slot_bytes == 0 || r->n_slots > SIZE_MAX / 2 / slot_bytes)
+    mf_slot_sizes_of(&options.map, false, h->k, &sizes);
+    const uint64_t slots_bytes = sizes.n == 0 ? 0 : mf_slot_sizes_bytes(&sizes, r->n_slots);
+    if (slots_bytes == 0 || slots_bytes > SIZE_MAX / 2)
         return mf_fail(error, MF_ERR_ARGUMENT, "experts of no possible size");
-    r->slots_bytes = (size_t)(r->n_slots * slot_bytes);
+    options.sizes = &sizes;
+    r->slots_bytes = (size_t)slots_bytes;
     r->slots =
         mmap(NULL, r->slots_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (r->slots == MAP_FAILED)

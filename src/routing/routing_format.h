@@ -12,6 +12,8 @@
 #include <moeflux/routing.h>
 
 #define MF_ROUTING_VERSION 1u
+/* With a table of sizes behind the header; written where there are several. */
+#define MF_ROUTING_VERSION_SIZES 2u
 #define MF_ROUTING_HEADER_BYTES 128u
 #define MF_ROUTING_BLOCK_HEAD_BYTES 8u
 /* A block is written when it has so much; a pass is never cut. */
@@ -27,15 +29,28 @@
 #define MF_ROUTING_WEIGHT_BITS 4u
 #define MF_ROUTING_WEIGHT_MAX 15u
 
+/* As many as the engine has (experts/slot_sizes.h). */
+#define MF_ROUTING_MAX_SIZES 8u
+
+/* Where experts have slots of several sizes: what these are, and which one each expert has. */
+typedef struct mf_routing_sizes {
+    uint32_t n;                                  /* 0: one size for all; else 2 or more */
+    uint64_t slot_bytes[MF_ROUTING_MAX_SIZES];   /* falling */
+    uint64_t expert_bytes[MF_ROUTING_MAX_SIZES]; /* read for one expert of it, the mean; falling,
+                                                    or the same as before */
+    const uint8_t *of;                           /* [n_layers * n_experts], borrowed */
+} mf_routing_sizes;
+
 /* What the trace was taken of. */
 typedef struct mf_routing_head {
     uint32_t n_layers; /* with experts */
     uint32_t n_experts, k;
     uint32_t reads_per_expert;
     uint64_t expert_bytes; /* that reading one takes, alignment included, the mean */
-    uint64_t slot_bytes;
-    uint64_t fixed_bytes; /* of the memory budget, beside slots */
+    uint64_t slot_bytes;   /* the mean */
+    uint64_t fixed_bytes;  /* of the memory budget, beside slots */
     char family[MF_ROUTING_FAMILY_BYTES];
+    mf_routing_sizes sizes;
 } mf_routing_head;
 
 /* Rows of a pass that belong to one sequence. */
@@ -58,7 +73,7 @@ static inline uint32_t mf_routing_id_bits(uint32_t n_experts)
 typedef struct mf_routing_writer mf_routing_writer;
 
 /* Makes the file, or empties it, for passes of at most so many rows and parts. Memory is taken now
- * and never later. */
+ * and never later; head->sizes.of is not looked at again. */
 mf_status mf_routing_writer_open(const mf_allocator *allocator, const char *path,
                                  const mf_routing_head *head, uint32_t max_rows, uint32_t max_parts,
                                  mf_routing_writer **out, mf_error *error);
@@ -97,6 +112,7 @@ struct mf_routing {
     uint16_t *foretold;    /* as ids, where has_foretold says so */
     uint8_t *weights;      /* as ids; shares of MF_ROUTING_WEIGHT_MAX */
     uint8_t *has_foretold; /* [n_passes][n_layers] */
+    uint8_t *size_of;      /* head.sizes.of, or NULL */
     size_t n_passes, n_parts, n_choices;
     uint64_t n_rows;
     uint64_t n_foretold; /* layers of passes */

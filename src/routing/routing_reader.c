@@ -11,6 +11,7 @@
 typedef struct reader {
     const unsigned char *bytes;
     size_t at, end;  /* of the block's passes */
+    size_t begin;    /* of the first block */
     uint32_t n_bits; /* of the byte before `at`, taken */
     uint32_t id_bits;
     const char *name;
@@ -52,11 +53,13 @@ static mf_status check_head(const reader *r, const mf_routing_head *h, mf_error 
 static mf_status read_header(reader *r, size_t n_bytes, mf_routing_head *h, mf_error *error)
 {
     const unsigned char *b = r->bytes;
+    uint64_t version;
     if (n_bytes < MF_ROUTING_HEADER_BYTES || memcmp(b, "MFROUTE\n", 8) != 0)
         return fail(r, "no trace of routing", error);
-    if (get_le(b + 8, 4) != MF_ROUTING_VERSION)
-        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: a trace of version %u, expected %u", r->name,
-                       (unsigned)get_le(b + 8, 4), MF_ROUTING_VERSION);
+    version = get_le(b + 8, 4);
+    if (version != MF_ROUTING_VERSION && version != MF_ROUTING_VERSION_SIZES)
+        return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: a trace of version %u, expected %u or %u",
+                       r->name, (unsigned)version, MF_ROUTING_VERSION, MF_ROUTING_VERSION_SIZES);
     if (get_le(b + 12, 4) != MF_ROUTING_HEADER_BYTES ||
         get_le(b + 120, 8) != mf_checksum_of(b, 120, 0))
         return fail(r, "the header's checksum is wrong", error);
@@ -68,9 +71,56 @@ static mf_status read_header(reader *r, size_t n_bytes, mf_routing_head *h, mf_e
                            .slot_bytes = get_le(b + 40, 8),
                            .fixed_bytes = get_le(b + 48, 8)};
     memcpy(h->family, b + 56, sizeof h->family);
+    if (version == MF_ROUTING_VERSION_SIZES)
+        h->sizes.n = (uint32_t)get_le(b + 88, 4);
+    if (version == MF_ROUTING_VERSION_SIZES &&
+        (h->sizes.n < 2 || h->sizes.n > MF_ROUTING_MAX_SIZES))
+        return fail(r, "a trace of no possible number of sizes", error);
     MF_TRY(check_head(r, h, error));
     r->id_bits = mf_routing_id_bits(h->n_experts);
-    r->at = MF_ROUTING_HEADER_BYTES;
+    r->at = r->begin = MF_ROUTING_HEADER_BYTES;
+    return MF_OK;
+}
+
+static bool are_possible(const mf_routing_sizes *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (s->slot_bytes[i] > UINT32_MAX || s->expert_bytes[i] == 0 ||
+            s->expert_bytes[i] > s->slot_bytes[i])
+            return false;
+        if (i > 0 && (s->slot_bytes[i] >= s->slot_bytes[i - 1] ||
+                      s->expert_bytes[i] > s->expert_bytes[i - 1]))
+            return false;
+    }
+    return true;
+}
+
+/* The table behind the header. */
+static mf_status read_sizes(reader *r, size_t n_bytes, mf_routing *t, mf_error *error)
+{
+    mf_routing_sizes *s = &t->head.sizes;
+    const unsigned char *b = r->bytes + r->at;
+    const size_t n_keys = (size_t)t->head.n_layers * t->head.n_experts;
+    const size_t n_summed = 16 * (size_t)s->n + n_keys;
+    if (n_bytes - r->at < n_summed + 8)
+        return fail(r, "the trace ends within its table of sizes", error);
+    if (get_le(b + n_summed, 8) != mf_checksum_of(b, n_summed, 0))
+        return fail(r, "the checksum of the table of sizes is wrong", error);
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->slot_bytes[i] = get_le(b + 16 * (size_t)i, 8);
+        s->expert_bytes[i] = get_le(b + 16 * (size_t)i + 8, 8);
+    }
+    if (!are_possible(s))
+        return fail(r, "a table of no possible sizes", error);
+    t->size_of = mf_alloc(&t->allocator, n_keys);
+    if (t->size_of == NULL)
+        return mf_fail_memory(error, n_keys, "a trace of routing");
+    memcpy(t->size_of, b + 16 * (size_t)s->n, n_keys);
+    s->of = t->size_of;
+    for (size_t i = 0; i < n_keys; i++)
+        if (t->size_of[i] >= s->n)
+            return fail(r, "an expert of a size that is not in the table", error);
+    r->at = r->begin = r->at + n_summed + 8;
     return MF_OK;
 }
 
@@ -216,7 +266,7 @@ static mf_status read_block(reader *r, size_t n_bytes, uint64_t number, mf_routi
 
 static mf_status read_blocks(reader *r, size_t n_bytes, mf_routing *t, mf_error *error)
 {
-    r->at = MF_ROUTING_HEADER_BYTES;
+    r->at = r->begin;
     for (uint64_t number = 1; r->at < n_bytes; number++)
         MF_TRY(read_block(r, n_bytes, number, t, error));
     return MF_OK;
@@ -244,6 +294,8 @@ static mf_status read_all(reader *r, size_t n_bytes, mf_routing *t, mf_error *er
 {
     const mf_allocator a = t->allocator;
     MF_TRY(read_header(r, n_bytes, &t->head, error));
+    if (t->head.sizes.n != 0)
+        MF_TRY(read_sizes(r, n_bytes, t, error));
     r->seen = mf_alloc_array(&a, t->head.n_experts, sizeof *r->seen);
     if (r->seen == NULL)
         return mf_fail_memory(error, t->head.n_experts * sizeof *r->seen, "a trace of routing");
@@ -297,5 +349,6 @@ void mf_routing_release(mf_routing **routing)
     mf_free(&a, t->foretold, (t->n_foretold == 0 ? 1 : t->n_choices) * sizeof *t->foretold);
     mf_free(&a, t->weights, t->n_choices + 1);
     mf_free(&a, t->has_foretold, (t->n_passes + 1) * t->head.n_layers);
+    mf_free(&a, t->size_of, t->size_of == NULL ? 0 : (size_t)t->head.n_layers * t->head.n_experts);
     mf_free(&a, t, sizeof *t);
 }

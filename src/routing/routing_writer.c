@@ -100,7 +100,7 @@ static mf_status write_header(const mf_routing_writer *w, mf_error *error)
 {
     unsigned char bytes[MF_ROUTING_HEADER_BYTES] = "MFROUTE\n";
     const mf_routing_head *h = &w->head;
-    put_le(bytes + 8, MF_ROUTING_VERSION, 4);
+    put_le(bytes + 8, h->sizes.n != 0 ? MF_ROUTING_VERSION_SIZES : MF_ROUTING_VERSION, 4);
     put_le(bytes + 12, MF_ROUTING_HEADER_BYTES, 4);
     put_le(bytes + 16, h->n_layers, 4);
     put_le(bytes + 20, h->n_experts, 4);
@@ -110,8 +110,29 @@ static mf_status write_header(const mf_routing_writer *w, mf_error *error)
     put_le(bytes + 40, h->slot_bytes, 8);
     put_le(bytes + 48, h->fixed_bytes, 8);
     memcpy(bytes + 56, h->family, MF_ROUTING_FAMILY_BYTES);
+    put_le(bytes + 88, h->sizes.n, 4);
     put_le(bytes + 120, mf_checksum_of(bytes, 120, 0), 8);
     return write_all(w, bytes, sizeof bytes, error);
+}
+
+/* Behind the header: each size, which one each expert has, a checksum. */
+static mf_status write_sizes(const mf_routing_writer *w, const mf_allocator *a, mf_error *error)
+{
+    const mf_routing_head *h = &w->head;
+    const size_t n_keys = (size_t)h->n_layers * h->n_experts, n_sizes = h->sizes.n;
+    const size_t n_summed = 16 * n_sizes + n_keys;
+    unsigned char *bytes = mf_alloc(a, n_summed + 8);
+    if (bytes == NULL)
+        return mf_fail_memory(error, n_summed + 8, "a trace of routing");
+    for (size_t i = 0; i < n_sizes; i++) {
+        put_le(bytes + 16 * i, h->sizes.slot_bytes[i], 8);
+        put_le(bytes + 16 * i + 8, h->sizes.expert_bytes[i], 8);
+    }
+    memcpy(bytes + 16 * n_sizes, h->sizes.of, n_keys);
+    put_le(bytes + n_summed, mf_checksum_of(bytes, n_summed, 0), 8);
+    mf_status status = write_all(w, bytes, n_summed + 8, error);
+    mf_free(a, bytes, n_summed + 8);
+    return status;
 }
 
 static void begin_block(mf_routing_writer *w)
@@ -163,12 +184,17 @@ static mf_status make_room(mf_routing_writer *w, const mf_allocator *a, mf_error
     return w->block != NULL ? MF_OK : mf_fail_memory(error, total, "a trace of routing");
 }
 
-static mf_status open_file(mf_routing_writer *w, const char *path, mf_error *error)
+static mf_status open_file(mf_routing_writer *w, const mf_allocator *a, const char *path,
+                           mf_error *error)
 {
     w->fd = mf_open_apart(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (w->fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s", path);
-    return write_header(w, error);
+    MF_TRY(write_header(w, error));
+    if (w->head.sizes.n != 0)
+        MF_TRY(write_sizes(w, a, error));
+    w->head.sizes.of = NULL;
+    return MF_OK;
 }
 
 static void release(const mf_allocator *a, mf_routing_writer *w)
@@ -194,7 +220,7 @@ mf_status mf_routing_writer_open(const mf_allocator *allocator, const char *path
     w->max_parts = max_parts;
     mf_status status = make_room(w, &a, error);
     if (status == MF_OK)
-        status = open_file(w, path, error);
+        status = open_file(w, &a, path, error);
     if (status != MF_OK) {
         release(&a, w);
         return status;

@@ -167,15 +167,36 @@ static void watch_or_not(mf_engine *e)
 
 static mf_routing_head head_of(const mf_engine *e)
 {
-    const uint64_t slots = (uint64_t)e->runner.plan.k * e->info.slot_bytes;
     mf_routing_head h = {.n_layers = mf_main_moe_layers(&e->runner.h),
                          .n_experts = e->runner.h.n_experts,
                          .k = e->runner.plan.k,
                          .slot_bytes = e->info.slot_bytes,
-                         .fixed_bytes = e->info.floor_bytes - slots};
+                         .fixed_bytes = e->info.floor_bytes};
     mf_expert_map_cost(&e->runner.map, &h.reads_per_expert, &h.expert_bytes);
     snprintf(h.family, sizeof h.family, "%s", e->info.family);
     return h;
+}
+
+_Static_assert(MF_SLOT_SIZES <= MF_ROUTING_MAX_SIZES, "a trace has room for all sizes");
+
+/* What is beside slots, and the sizes of these, where experts have several; of: [n_layers *
+ * n_experts]. A size of which less is read than of the next smaller one cannot be told: then all
+ * count as the mean. */
+static void take_sizes(const mf_engine *e, mf_routing_head *h, uint8_t *of)
+{
+    uint64_t n_bytes[MF_SLOT_SIZES];
+    const mf_slot_sizes *s = mf_expert_store_sizes(e->runner.store, h->n_layers, of, n_bytes);
+    mf_routing_sizes sizes = {.n = s->n, .of = of};
+    const uint64_t least = h->k * s->bytes[0]; /* slots are all of the largest size */
+    h->fixed_bytes = h->fixed_bytes > least ? h->fixed_bytes - least : 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        sizes.slot_bytes[i] = s->bytes[i];
+        sizes.expert_bytes[i] = n_bytes[i];
+        if (n_bytes[i] == 0 || (i > 0 && n_bytes[i] > n_bytes[i - 1]))
+            return;
+    }
+    if (s->n > 1)
+        h->sizes = sizes;
 }
 
 /* What was written so far is whole, whatever comes of it. */
@@ -198,12 +219,18 @@ static mf_status start_recording(mf_engine *e, const char *path, mf_error *error
     if (e->runner.h.n_moe_layers == 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: a model without experts routes nothing",
                        e->info.family);
-    const mf_routing_head head = head_of(e);
+    mf_routing_head head = head_of(e);
+    const size_t n_keys = (size_t)head.n_layers * head.n_experts;
     MF_TRY(make(e, error));
-    MF_TRY(mf_routing_writer_open(&e->allocator, path, &head, e->runner.plan.n_chunk,
-                                  e->options.n_sessions, &e->routing->writer, error));
+    uint8_t *of = mf_alloc(&e->allocator, n_keys);
+    if (of == NULL)
+        return mf_fail_memory(error, n_keys, "watching the router");
+    take_sizes(e, &head, of);
+    mf_status status = mf_routing_writer_open(&e->allocator, path, &head, e->runner.plan.n_chunk,
+                                              e->options.n_sessions, &e->routing->writer, error);
+    mf_free(&e->allocator, of, n_keys);
     watch_or_not(e);
-    return MF_OK;
+    return status;
 }
 
 mf_status mf_engine_record_routing(mf_engine *engine, const char *path, mf_error *error)

@@ -109,7 +109,8 @@ static void check_pass(const mf_routing *t, size_t i, const pass *p)
     }
 }
 
-static unsigned char *write_trace(uint32_t n_passes, pass *passes, size_t *n_bytes)
+static unsigned char *write_trace_of(const mf_routing_head *of, uint32_t n_passes, pass *passes,
+                                     size_t *n_bytes)
 {
     char path[] = "/tmp/moeflux-routing.XXXXXX";
     mf_error error = {0};
@@ -117,7 +118,7 @@ static unsigned char *write_trace(uint32_t n_passes, pass *passes, size_t *n_byt
     int fd = mkstemp(path);
     REQUIRE(fd >= 0);
     close(fd);
-    REQUIRE_OK(mf_routing_writer_open(NULL, path, &head, MAX_ROWS, 2, &w, &error), &error);
+    REQUIRE_OK(mf_routing_writer_open(NULL, path, of, MAX_ROWS, 2, &w, &error), &error);
     for (uint32_t i = 0; i < n_passes; i++) {
         passes[i] = make_pass(i);
         const pass dropped = make_pass(i + 1);
@@ -132,6 +133,11 @@ static unsigned char *write_trace(uint32_t n_passes, pass *passes, size_t *n_byt
     return bytes;
 }
 
+static unsigned char *write_trace(uint32_t n_passes, pass *passes, size_t *n_bytes)
+{
+    return write_trace_of(&head, n_passes, passes, n_bytes);
+}
+
 /* Enough passes for several blocks. */
 static void test_round_trip(void)
 {
@@ -144,7 +150,12 @@ static void test_round_trip(void)
     unsigned char *bytes = write_trace(N, passes, &n_bytes);
     REQUIRE_OK(mf_routing_read(NULL, bytes, n_bytes, "it", &t, &error), &error);
     CHECK_U64(t->n_passes, N);
-    CHECK(memcmp(&t->head, &head, sizeof head) == 0);
+    CHECK(t->head.n_layers == N_LAYERS && t->head.n_experts == N_EXPERTS && t->head.k == K);
+    CHECK_U64(t->head.reads_per_expert, head.reads_per_expert);
+    CHECK_U64(t->head.expert_bytes, head.expert_bytes);
+    CHECK_U64(t->head.slot_bytes, head.slot_bytes);
+    CHECK_U64(t->head.fixed_bytes, head.fixed_bytes);
+    CHECK(strcmp(t->head.family, head.family) == 0 && t->head.sizes.n == 0);
     uint64_t n_rows = 0;
     for (uint32_t i = 0; i < N; i++) {
         CHECK_U64(t->passes[i].first_row, n_rows);
@@ -214,6 +225,90 @@ static void test_hostile(void)
     free(bytes);
 }
 
+#define N_SIZES 3u
+#define TABLE_BYTES (16 * N_SIZES + N_LAYERS * N_EXPERTS)
+
+/* A trace with a table of sizes and a few passes. */
+static unsigned char *write_sized(uint8_t *of, pass *passes, uint32_t n_passes, size_t *n_bytes)
+{
+    mf_routing_head sized = head;
+    for (uint32_t i = 0; i < N_LAYERS * N_EXPERTS; i++)
+        of[i] = (uint8_t)(i % N_SIZES);
+    sized.sizes = (mf_routing_sizes){N_SIZES, {16384, 12288, 8192}, {12000, 9000, 7000}, of};
+    return write_trace_of(&sized, n_passes, passes, n_bytes);
+}
+
+static void test_sizes(void)
+{
+    enum { N = 4 };
+    pass passes[N];
+    uint8_t of[N_LAYERS * N_EXPERTS];
+    mf_error error = {0};
+    mf_routing *t = NULL;
+    size_t n_bytes;
+    unsigned char *bytes = write_sized(of, passes, N, &n_bytes);
+    REQUIRE_OK(mf_routing_read(NULL, bytes, n_bytes, "it", &t, &error), &error);
+    CHECK_U64(t->head.sizes.n, N_SIZES);
+    CHECK_U64(t->head.sizes.slot_bytes[1], 12288);
+    CHECK_U64(t->head.sizes.expert_bytes[2], 7000);
+    CHECK_BYTES(t->head.sizes.of, of, sizeof of);
+    for (uint32_t i = 0; i < N; i++)
+        check_pass(t, i, &passes[i]);
+    mf_routing_release(&t);
+    const size_t end = MF_ROUTING_HEADER_BYTES + TABLE_BYTES + 8;
+    for (size_t i = 0; i < end * 8; i++) { /* every bit of header and table */
+        bytes[i / 8] ^= (unsigned char)(1u << i % 8);
+        CHECK(mf_routing_read(NULL, bytes, n_bytes, "it", &t, &error) != MF_OK && t == NULL);
+        bytes[i / 8] ^= (unsigned char)(1u << i % 8);
+    }
+    for (size_t n = 0; n < end; n++) { /* every length, without what is behind it */
+        unsigned char *copy = malloc(n + 1);
+        REQUIRE(copy != NULL);
+        memcpy(copy, bytes, n);
+        CHECK(mf_routing_read(NULL, copy, n, "it", &t, &error) == MF_ERR_FORMAT && t == NULL);
+        free(copy);
+    }
+    free(bytes);
+}
+
+/* The number is put at `at`, in four bytes, and the checksum behind it made right again. */
+static void check_hostile_size(unsigned char *bytes, size_t n_bytes, size_t at, uint32_t value,
+                               const char *expected)
+{
+    const size_t begin = at < MF_ROUTING_HEADER_BYTES ? 0 : MF_ROUTING_HEADER_BYTES;
+    const size_t n_summed = begin == 0 ? 120 : TABLE_BYTES;
+    unsigned char *copy = malloc(n_bytes);
+    mf_error error = {0};
+    mf_routing *t = NULL;
+    REQUIRE(copy != NULL);
+    memcpy(copy, bytes, n_bytes);
+    memcpy(copy + at, &value, sizeof value);
+    const uint64_t sum = mf_checksum_of(copy + begin, n_summed, 0);
+    memcpy(copy + begin + n_summed, &sum, sizeof sum);
+    CHECK(mf_routing_read(NULL, copy, n_bytes, "it", &t, &error) == MF_ERR_FORMAT && t == NULL);
+    CHECK_MSG(strstr(error.message, expected) != NULL, "%s, expected %s", error.message, expected);
+    free(copy);
+}
+
+static void test_hostile_sizes(void)
+{
+    const size_t table = MF_ROUTING_HEADER_BYTES, slot = table + 16, read = table + 24;
+    pass passes[1];
+    uint8_t of[N_LAYERS * N_EXPERTS];
+    size_t n_bytes;
+    unsigned char *bytes = write_sized(of, passes, 1, &n_bytes);
+    check_hostile_size(bytes, n_bytes, 88, 1, "number of sizes");
+    check_hostile_size(bytes, n_bytes, 88, 9, "number of sizes");
+    check_hostile_size(bytes, n_bytes, slot, 16384, "no possible sizes");
+    check_hostile_size(bytes, n_bytes, slot, 8000, "no possible sizes");
+    check_hostile_size(bytes, n_bytes, slot + 4, 1, "no possible sizes"); /* 4 GiB more */
+    check_hostile_size(bytes, n_bytes, read, 0, "no possible sizes");
+    check_hostile_size(bytes, n_bytes, read, 12288 + 1, "no possible sizes");
+    check_hostile_size(bytes, n_bytes, read, 6999, "no possible sizes");
+    check_hostile_size(bytes, n_bytes, table + TABLE_BYTES - 4, 0x03000000, "not in the table");
+    free(bytes);
+}
+
 static void test_failures(void)
 {
     mf_error error = {0};
@@ -234,6 +329,8 @@ int main(void)
     test_round_trip();
     test_damage();
     test_hostile();
+    test_sizes();
+    test_hostile_sizes();
     test_failures();
     return test_result();
 }
