@@ -165,18 +165,6 @@ static void watch_or_not(mf_engine *e)
         mf_foresight_note(e->runner.foresight, e->routing->writer != NULL);
 }
 
-static mf_routing_head head_of(const mf_engine *e)
-{
-    mf_routing_head h = {.n_layers = mf_main_moe_layers(&e->runner.h),
-                         .n_experts = e->runner.h.n_experts,
-                         .k = e->runner.plan.k,
-                         .slot_bytes = e->info.slot_bytes,
-                         .fixed_bytes = e->info.floor_bytes};
-    mf_expert_map_cost(&e->runner.map, &h.reads_per_expert, &h.expert_bytes);
-    snprintf(h.family, sizeof h.family, "%s", e->info.family);
-    return h;
-}
-
 _Static_assert(MF_SLOT_SIZES <= MF_ROUTING_MAX_SIZES, "a trace has room for all sizes");
 
 /* What is beside slots, and the sizes of these, where experts have several; of: [n_layers *
@@ -199,6 +187,20 @@ static void take_sizes(const mf_engine *e, mf_routing_head *h, uint8_t *of)
         h->sizes = sizes;
 }
 
+/* of: [n_layers * n_experts], which the head borrows. */
+static mf_routing_head head_of(const mf_engine *e, uint8_t *of)
+{
+    mf_routing_head h = {.n_layers = mf_main_moe_layers(&e->runner.h),
+                         .n_experts = e->runner.h.n_experts,
+                         .k = e->runner.plan.k,
+                         .slot_bytes = e->info.slot_bytes,
+                         .fixed_bytes = e->info.floor_bytes};
+    mf_expert_map_cost(&e->runner.map, &h.reads_per_expert, &h.expert_bytes);
+    snprintf(h.family, sizeof h.family, "%s", e->info.family);
+    take_sizes(e, &h, of);
+    return h;
+}
+
 /* What was written so far is whole, whatever comes of it. */
 static mf_status stop_recording(mf_engine *e, mf_error *error)
 {
@@ -219,13 +221,12 @@ static mf_status start_recording(mf_engine *e, const char *path, mf_error *error
     if (e->runner.h.n_moe_layers == 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: a model without experts routes nothing",
                        e->info.family);
-    mf_routing_head head = head_of(e);
-    const size_t n_keys = (size_t)head.n_layers * head.n_experts;
+    const size_t n_keys = (size_t)mf_main_moe_layers(&e->runner.h) * e->runner.h.n_experts;
     MF_TRY(make(e, error));
     uint8_t *of = mf_alloc(&e->allocator, n_keys);
     if (of == NULL)
         return mf_fail_memory(error, n_keys, "watching the router");
-    take_sizes(e, &head, of);
+    const mf_routing_head head = head_of(e, of);
     mf_status status = mf_routing_writer_open(&e->allocator, path, &head, e->runner.plan.n_chunk,
                                               e->options.n_sessions, &e->routing->writer, error);
     mf_free(&e->allocator, of, n_keys);
