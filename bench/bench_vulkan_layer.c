@@ -88,7 +88,7 @@ static void take_ways(bench *b)
         char *end;
         way->n_chunks = (uint32_t)strtoul(at, &end, 10);
         way->n_ahead = *end == ':' ? (uint32_t)strtoul(end + 1, &end, 10) : 0;
-        if (!is_power(way->n_chunks, 16) || !is_power(way->n_ahead, way->n_chunks)) {
+        if (!is_power(way->n_chunks, 32) || !is_power(way->n_ahead, way->n_chunks)) {
             (void)fprintf(stderr, "bench_vulkan_layer: --ways: %s\n", at);
             exit(2);
         }

@@ -4,6 +4,7 @@
 #include "format/gguf.h"
 
 #include "base/checked.h"
+#include "base/little_endian.h"
 #include "format/checkpoint_mistakes.h"
 
 #include <errno.h>
@@ -98,18 +99,10 @@ static mf_status need(gguf_reader *r, uint64_t n, const char *what)
     return end <= g->n_bytes ? MF_OK : bad(r, "the file became shorter");
 }
 
-static uint64_t load(const unsigned char *p, size_t n)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < n; i++)
-        value |= (uint64_t)p[i] << (8 * i);
-    return value;
-}
-
-static mf_status take(gguf_reader *r, size_t n_bytes, const char *what, uint64_t *out)
+static mf_status take(gguf_reader *r, uint32_t n_bytes, const char *what, uint64_t *out)
 {
     MF_TRY(need(r, n_bytes, what));
-    *out = load(r->g->bytes + r->at, n_bytes);
+    *out = mf_get_le(r->g->bytes + r->at, n_bytes);
     r->at += n_bytes;
     return MF_OK;
 }
@@ -470,8 +463,8 @@ bool mf_gguf_number(const mf_gguf *g, const mf_gguf_value *v, uint64_t index, do
 {
     if (v == NULL || v->type == MF_GGUF_STRING || index >= v->n)
         return false;
-    const size_t width = type_bytes[v->type];
-    const uint64_t word = load(g->bytes + v->at + (size_t)index * width, width);
+    const uint32_t width = type_bytes[v->type];
+    const uint64_t word = mf_get_le(g->bytes + v->at + (size_t)index * width, width);
     float single;
     uint32_t half = (uint32_t)word;
     switch (v->type) {
@@ -479,7 +472,7 @@ bool mf_gguf_number(const mf_gguf *g, const mf_gguf_value *v, uint64_t index, do
     case MF_GGUF_I16:
     case MF_GGUF_I32:
     case MF_GGUF_I64:
-        *out = signed_of(word, (uint32_t)width * 8);
+        *out = signed_of(word, width * 8);
         break;
     case MF_GGUF_F32:
         memcpy(&single, &half, sizeof single);
@@ -502,7 +495,7 @@ bool mf_gguf_next(const mf_gguf *g, const mf_gguf_value *v, size_t *at, mf_gguf_
     if (v == NULL || v->type != MF_GGUF_STRING || *at >= v->n_bytes)
         return false;
     const unsigned char *p = g->bytes + v->at + *at;
-    out->n_bytes = (size_t)load(p, 8);
+    out->n_bytes = (size_t)mf_get_le(p, 8);
     out->text = (const char *)p + 8;
     *at += 8 + out->n_bytes;
     return true;

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/little_endian.h"
 
 #include <string.h>
 
@@ -19,14 +20,6 @@ typedef struct reader {
     uint64_t n_seen; /* rows */
     bool fills;
 } reader;
-
-static uint64_t get_le(const unsigned char *from, uint32_t n_bytes)
-{
-    uint64_t value = 0;
-    for (uint32_t i = 0; i < n_bytes; i++)
-        value |= (uint64_t)from[i] << 8 * i;
-    return value;
-}
 
 static mf_status fail(const reader *r, const char *what, mf_error *error)
 {
@@ -56,23 +49,23 @@ static mf_status read_header(reader *r, size_t n_bytes, mf_routing_head *h, mf_e
     uint64_t version;
     if (n_bytes < MF_ROUTING_HEADER_BYTES || memcmp(b, "MFROUTE\n", 8) != 0)
         return fail(r, "no trace of routing", error);
-    version = get_le(b + 8, 4);
+    version = mf_get_le(b + 8, 4);
     if (version != MF_ROUTING_VERSION && version != MF_ROUTING_VERSION_SIZES)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: a trace of version %u, expected %u or %u",
                        r->name, (unsigned)version, MF_ROUTING_VERSION, MF_ROUTING_VERSION_SIZES);
-    if (get_le(b + 12, 4) != MF_ROUTING_HEADER_BYTES ||
-        get_le(b + 120, 8) != mf_checksum_of(b, 120, 0))
+    if (mf_get_le(b + 12, 4) != MF_ROUTING_HEADER_BYTES ||
+        mf_get_le(b + 120, 8) != mf_checksum_of(b, 120, 0))
         return fail(r, "the header's checksum is wrong", error);
-    *h = (mf_routing_head){.n_layers = (uint32_t)get_le(b + 16, 4),
-                           .n_experts = (uint32_t)get_le(b + 20, 4),
-                           .k = (uint32_t)get_le(b + 24, 4),
-                           .reads_per_expert = (uint32_t)get_le(b + 28, 4),
-                           .expert_bytes = get_le(b + 32, 8),
-                           .slot_bytes = get_le(b + 40, 8),
-                           .fixed_bytes = get_le(b + 48, 8)};
+    *h = (mf_routing_head){.n_layers = (uint32_t)mf_get_le(b + 16, 4),
+                           .n_experts = (uint32_t)mf_get_le(b + 20, 4),
+                           .k = (uint32_t)mf_get_le(b + 24, 4),
+                           .reads_per_expert = (uint32_t)mf_get_le(b + 28, 4),
+                           .expert_bytes = mf_get_le(b + 32, 8),
+                           .slot_bytes = mf_get_le(b + 40, 8),
+                           .fixed_bytes = mf_get_le(b + 48, 8)};
     memcpy(h->family, b + 56, sizeof h->family);
     if (version == MF_ROUTING_VERSION_SIZES)
-        h->sizes.n = (uint32_t)get_le(b + 88, 4);
+        h->sizes.n = (uint32_t)mf_get_le(b + 88, 4);
     if (version == MF_ROUTING_VERSION_SIZES &&
         (h->sizes.n < 2 || h->sizes.n > MF_ROUTING_MAX_SIZES))
         return fail(r, "a trace of no possible number of sizes", error);
@@ -104,11 +97,11 @@ static mf_status read_sizes(reader *r, size_t n_bytes, mf_routing *t, mf_error *
     const size_t n_summed = 16 * (size_t)s->n + n_keys;
     if (n_bytes - r->at < n_summed + 8)
         return fail(r, "the trace ends within its table of sizes", error);
-    if (get_le(b + n_summed, 8) != mf_checksum_of(b, n_summed, 0))
+    if (mf_get_le(b + n_summed, 8) != mf_checksum_of(b, n_summed, 0))
         return fail(r, "the checksum of the table of sizes is wrong", error);
     for (uint32_t i = 0; i < s->n; i++) {
-        s->slot_bytes[i] = get_le(b + 16 * (size_t)i, 8);
-        s->expert_bytes[i] = get_le(b + 16 * (size_t)i + 8, 8);
+        s->slot_bytes[i] = mf_get_le(b + 16 * (size_t)i, 8);
+        s->expert_bytes[i] = mf_get_le(b + 16 * (size_t)i + 8, 8);
     }
     if (!are_possible(s))
         return fail(r, "a table of no possible sizes", error);
@@ -245,13 +238,13 @@ static mf_status read_block(reader *r, size_t n_bytes, uint64_t number, mf_routi
     const size_t left = n_bytes - r->at, begin = r->at;
     if (left < MF_ROUTING_BLOCK_HEAD_BYTES + 8)
         return fail(r, "the trace ends within a block", error);
-    const size_t n_payload = (size_t)get_le(b, 4);
-    const uint64_t n_passes = get_le(b + 4, 4);
+    const size_t n_payload = (size_t)mf_get_le(b, 4);
+    const uint64_t n_passes = mf_get_le(b + 4, 4);
     if (n_payload > MF_ROUTING_MAX_BLOCK_BYTES ||
         n_payload > left - MF_ROUTING_BLOCK_HEAD_BYTES - 8)
         return fail(r, "the trace ends within a block", error);
     const size_t n_summed = MF_ROUTING_BLOCK_HEAD_BYTES + n_payload;
-    if (!r->fills && get_le(b + n_summed, 8) != mf_checksum_of(b, n_summed, number))
+    if (!r->fills && mf_get_le(b + n_summed, 8) != mf_checksum_of(b, n_summed, number))
         return fail(r, "the block's checksum is wrong", error);
     r->at += MF_ROUTING_BLOCK_HEAD_BYTES;
     r->end = begin + n_summed;

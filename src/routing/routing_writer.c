@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "base/files.h"
+#include "base/little_endian.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,12 +73,6 @@ static void put_layer(mf_routing_writer *w, uint32_t layer)
 
 /* ------------------------------------------------------------------------------------ file -- */
 
-static void put_le(unsigned char *to, uint64_t value, uint32_t n_bytes)
-{
-    for (uint32_t i = 0; i < n_bytes; i++)
-        to[i] = (unsigned char)(value >> 8 * i);
-}
-
 static mf_status write_all(const mf_routing_writer *w, const void *bytes, size_t n, mf_error *error)
 {
     const unsigned char *at = bytes;
@@ -100,18 +95,18 @@ static mf_status write_header(const mf_routing_writer *w, mf_error *error)
 {
     unsigned char bytes[MF_ROUTING_HEADER_BYTES] = "MFROUTE\n";
     const mf_routing_head *h = &w->head;
-    put_le(bytes + 8, h->sizes.n != 0 ? MF_ROUTING_VERSION_SIZES : MF_ROUTING_VERSION, 4);
-    put_le(bytes + 12, MF_ROUTING_HEADER_BYTES, 4);
-    put_le(bytes + 16, h->n_layers, 4);
-    put_le(bytes + 20, h->n_experts, 4);
-    put_le(bytes + 24, h->k, 4);
-    put_le(bytes + 28, h->reads_per_expert, 4);
-    put_le(bytes + 32, h->expert_bytes, 8);
-    put_le(bytes + 40, h->slot_bytes, 8);
-    put_le(bytes + 48, h->fixed_bytes, 8);
+    mf_put_le(bytes + 8, h->sizes.n != 0 ? MF_ROUTING_VERSION_SIZES : MF_ROUTING_VERSION, 4);
+    mf_put_le(bytes + 12, MF_ROUTING_HEADER_BYTES, 4);
+    mf_put_le(bytes + 16, h->n_layers, 4);
+    mf_put_le(bytes + 20, h->n_experts, 4);
+    mf_put_le(bytes + 24, h->k, 4);
+    mf_put_le(bytes + 28, h->reads_per_expert, 4);
+    mf_put_le(bytes + 32, h->expert_bytes, 8);
+    mf_put_le(bytes + 40, h->slot_bytes, 8);
+    mf_put_le(bytes + 48, h->fixed_bytes, 8);
     memcpy(bytes + 56, h->family, MF_ROUTING_FAMILY_BYTES);
-    put_le(bytes + 88, h->sizes.n, 4);
-    put_le(bytes + 120, mf_checksum_of(bytes, 120, 0), 8);
+    mf_put_le(bytes + 88, h->sizes.n, 4);
+    mf_put_le(bytes + 120, mf_checksum_of(bytes, 120, 0), 8);
     return write_all(w, bytes, sizeof bytes, error);
 }
 
@@ -125,11 +120,11 @@ static mf_status write_sizes(const mf_routing_writer *w, const mf_allocator *a, 
     if (bytes == NULL)
         return mf_fail_memory(error, n_summed + 8, "a trace of routing");
     for (size_t i = 0; i < n_sizes; i++) {
-        put_le(bytes + 16 * i, h->sizes.slot_bytes[i], 8);
-        put_le(bytes + 16 * i + 8, h->sizes.expert_bytes[i], 8);
+        mf_put_le(bytes + 16 * i, h->sizes.slot_bytes[i], 8);
+        mf_put_le(bytes + 16 * i + 8, h->sizes.expert_bytes[i], 8);
     }
     memcpy(bytes + 16 * n_sizes, h->sizes.of, n_keys);
-    put_le(bytes + n_summed, mf_checksum_of(bytes, n_summed, 0), 8);
+    mf_put_le(bytes + n_summed, mf_checksum_of(bytes, n_summed, 0), 8);
     mf_status status = write_all(w, bytes, n_summed + 8, error);
     mf_free(a, bytes, n_summed + 8);
     return status;
@@ -145,9 +140,9 @@ static mf_status write_block(mf_routing_writer *w, mf_error *error)
 {
     if (w->n_passes == 0)
         return MF_OK;
-    put_le(w->block, w->n_bytes - MF_ROUTING_BLOCK_HEAD_BYTES, 4);
-    put_le(w->block + 4, w->n_passes, 4);
-    put_le(w->block + w->n_bytes, mf_checksum_of(w->block, w->n_bytes, ++w->n_blocks), 8);
+    mf_put_le(w->block, w->n_bytes - MF_ROUTING_BLOCK_HEAD_BYTES, 4);
+    mf_put_le(w->block + 4, w->n_passes, 4);
+    mf_put_le(w->block + w->n_bytes, mf_checksum_of(w->block, w->n_bytes, ++w->n_blocks), 8);
     const size_t n = w->n_bytes + 8;
     begin_block(w);
     return write_all(w, w->block, n, error);

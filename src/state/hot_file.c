@@ -3,6 +3,7 @@
 #include "state/hot_file.h"
 
 #include "base/files.h"
+#include "base/little_endian.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,20 +23,6 @@
 
 static const unsigned char magic[8] = "MFHOT\n\0";
 
-static uint64_t get_le(const unsigned char *at, uint32_t n_bytes)
-{
-    uint64_t value = 0;
-    for (uint32_t i = 0; i < n_bytes; i++)
-        value |= (uint64_t)at[i] << 8 * i;
-    return value;
-}
-
-static void put_le(unsigned char *to, uint64_t value, uint32_t n_bytes)
-{
-    for (uint32_t i = 0; i < n_bytes; i++)
-        to[i] = (unsigned char)(value >> 8 * i);
-}
-
 static size_t n_keys_of(const mf_hot_shape *shape)
 {
     return (size_t)shape->n_layers * shape->n_experts;
@@ -48,18 +35,19 @@ static mf_status check_header(const unsigned char *bytes, size_t n_bytes, const 
 {
     if (n_bytes < HEADER_BYTES + TAIL_BYTES || memcmp(bytes, magic, sizeof magic) != 0)
         return mf_fail(error, MF_ERR_FORMAT, "%s: not a list of experts", name);
-    if (get_le(bytes + 8, 4) != VERSION)
+    if (mf_get_le(bytes + 8, 4) != VERSION)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: version %u, expected %u", name,
-                       (unsigned)get_le(bytes + 8, 4), VERSION);
-    const uint64_t n = get_le(bytes + 40, 4);
+                       (unsigned)mf_get_le(bytes + 8, 4), VERSION);
+    const uint64_t n = mf_get_le(bytes + 40, 4);
     const uint64_t expected = HEADER_BYTES + n * ENTRY_BYTES + TAIL_BYTES;
-    if (get_le(bytes + 12, 4) != HEADER_BYTES || n > n_keys_of(shape) || n_bytes != expected)
+    if (mf_get_le(bytes + 12, 4) != HEADER_BYTES || n > n_keys_of(shape) || n_bytes != expected)
         return mf_fail(error, MF_ERR_FORMAT, "%s: %zu bytes, expected %llu for %llu experts", name,
                        n_bytes, (unsigned long long)expected, (unsigned long long)n);
-    if (mf_checksum_of(bytes, n_bytes - TAIL_BYTES, 0) != get_le(bytes + n_bytes - TAIL_BYTES, 8))
+    if (mf_checksum_of(bytes, n_bytes - TAIL_BYTES, 0) !=
+        mf_get_le(bytes + n_bytes - TAIL_BYTES, 8))
         return mf_fail(error, MF_ERR_FORMAT, "%s: its checksum is not that of its bytes", name);
     if (memcmp(bytes + 16, shape->fingerprint, sizeof shape->fingerprint) != 0 ||
-        get_le(bytes + 32, 4) != shape->n_layers || get_le(bytes + 36, 4) != shape->n_experts)
+        mf_get_le(bytes + 32, 4) != shape->n_layers || mf_get_le(bytes + 36, 4) != shape->n_experts)
         return mf_fail(error, MF_ERR_FORMAT, "%s: it is of another model", name);
     return MF_OK;
 }
@@ -68,12 +56,12 @@ mf_status mf_hot_parse(const unsigned char *bytes, size_t n_bytes, const char *n
                        const mf_hot_shape *shape, mf_hot_list *list, mf_error *error)
 {
     MF_TRY(check_header(bytes, n_bytes, name, shape, error));
-    const uint32_t n = (uint32_t)get_le(bytes + 40, 4);
+    const uint32_t n = (uint32_t)mf_get_le(bytes + 40, 4);
     uint64_t before = (uint64_t)SHARE_WHOLE;
     memset(list->shares, 0, n_keys_of(shape) * sizeof *list->shares);
     for (uint32_t i = 0; i < n; i++) {
         const size_t at = HEADER_BYTES + (size_t)i * ENTRY_BYTES;
-        const uint64_t key = get_le(bytes + at, 4), share = get_le(bytes + at + 4, 4);
+        const uint64_t key = mf_get_le(bytes + at, 4), share = mf_get_le(bytes + at + 4, 4);
         if (key >= n_keys_of(shape) || share == 0 || share > before || list->shares[key] != 0)
             return mf_fail_at(error, MF_ERR_FORMAT, at,
                               "%s: byte %zu: expert %llu with share %llu, expected one below %zu, "
@@ -190,18 +178,18 @@ static size_t write_bytes(const mf_hot_shape *shape, const mf_hot_list *list, un
     const size_t n_bytes = HEADER_BYTES + (size_t)list->n * ENTRY_BYTES;
     memset(bytes, 0, HEADER_BYTES);
     memcpy(bytes, magic, sizeof magic);
-    put_le(bytes + 8, VERSION, 4);
-    put_le(bytes + 12, HEADER_BYTES, 4);
+    mf_put_le(bytes + 8, VERSION, 4);
+    mf_put_le(bytes + 12, HEADER_BYTES, 4);
     memcpy(bytes + 16, shape->fingerprint, sizeof shape->fingerprint);
-    put_le(bytes + 32, shape->n_layers, 4);
-    put_le(bytes + 36, shape->n_experts, 4);
-    put_le(bytes + 40, list->n, 4);
+    mf_put_le(bytes + 32, shape->n_layers, 4);
+    mf_put_le(bytes + 36, shape->n_experts, 4);
+    mf_put_le(bytes + 40, list->n, 4);
     for (uint32_t i = 0; i < list->n; i++) {
         unsigned char *at = bytes + HEADER_BYTES + (size_t)i * ENTRY_BYTES;
-        put_le(at, list->keys[i], 4);
-        put_le(at + 4, share_of(list->shares[list->keys[i]]), 4);
+        mf_put_le(at, list->keys[i], 4);
+        mf_put_le(at + 4, share_of(list->shares[list->keys[i]]), 4);
     }
-    put_le(bytes + n_bytes, mf_checksum_of(bytes, n_bytes, 0), 8);
+    mf_put_le(bytes + n_bytes, mf_checksum_of(bytes, n_bytes, 0), 8);
     return n_bytes + TAIL_BYTES;
 }
 

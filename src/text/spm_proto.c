@@ -3,6 +3,7 @@
  * passed over. */
 #include "text/spm_proto.h"
 
+#include "base/little_endian.h"
 #include "text/utf8.h"
 
 #include <math.h>
@@ -39,13 +40,11 @@ static bool read_varint(proto_reader *r, uint64_t *out)
     return false;
 }
 
-static bool read_fixed(proto_reader *r, size_t n, uint64_t *out)
+static bool read_fixed(proto_reader *r, uint32_t n, uint64_t *out)
 {
     if (r->end - r->at < n)
         return false;
-    *out = 0;
-    for (size_t i = 0; i < n; i++)
-        *out |= (uint64_t)r->data[r->at + i] << (8 * i);
+    *out = mf_get_le(r->data + r->at, n);
     r->at += n;
     return true;
 }

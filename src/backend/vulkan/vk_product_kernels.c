@@ -216,7 +216,7 @@ static mf_status reserve_few(mf_vk_backend *be, const mf_weight_shape *shape, bo
 const mf_vk_tuning mf_vk_tuning_default = {
     .ways = {{1, 1, 0}, {4, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 2, 1 << 22}},
     .affine_ways =
-        {{1, 1, 0}, {2, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 4, 1 << 22}},
+        {{1, 1, 0}, {2, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {32, 4, 1 << 22}},
     .block_ways = {{1, 1, 0}, {2, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 2, 1 << 22}},
     .attention_ahead = 2,
     .team_rows = 4,

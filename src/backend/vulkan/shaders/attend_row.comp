@@ -380,6 +380,7 @@ void main()
     const uint id = lane_number();
     const Row m = row_of(p.more);
     const Turn t = turn_of(m, min(gl_WorkGroupID.x, n_turns(m) - 1));
+    begin_chunks(id, p.zero);
     multiply_in(id);
     if (gl_WorkGroupID.x < n_turns(m)) { // not earlier: products need the registers
         load_steps(m, id);

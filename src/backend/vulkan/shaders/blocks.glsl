@@ -4,9 +4,10 @@
 // is scale * (code - ZERO) + bias, or scale * level of the code.
 shared float block_levels[16];
 
-// Before anything is multiplied, by all invocations: their numbers are below 16 for some of each.
-void begin_chunks(uint id)
+// As chunks.glsl has it; invocations' numbers are below 16 for some of each.
+void begin_chunks(uint id, uint zero)
 {
+    code_base = 0x4b000000u + zero;
     if (!HAS_LEVELS)
         return;
     if (id < 16)
@@ -257,7 +258,7 @@ vec4 block_quad(Chunk c, uint j)
     const uvec4 q = uvec4(codes, codes, codes >> 16, codes >> 16) &
                     uvec4(mask, mask << 8, mask, mask << 8);
     // the last bits of 2^23 and more, which goes again with the zero
-    vec4 v = uintBitsToFloat(q | 0x4b000000u) - (8388608.0 + ZERO * QUAD_POWERS(j));
+    vec4 v = uintBitsToFloat(q | code_base) - (8388608.0 + ZERO * QUAD_POWERS(j));
     if (KIND == KIND_Q6_K)
         v *= float(int8_of(c.bias >> (j / 4 * 8) & 255));
     return v;

@@ -132,7 +132,7 @@ void main()
         [[unroll]] for (uint j = 0; j < K; j++)
             weights[j] = p.weights.v[j];
     }
-    begin_chunks(id);
+    begin_chunks(id, p.n_cols >> 31);
     [[dont_unroll]] for (uint first = 0; first < K; first += SIDE) {
         const uint pick = first + team % SIDE;
         multiply_rows(job, pick, first_row + at, pick * PER_GROUP + at, pick < K, id);

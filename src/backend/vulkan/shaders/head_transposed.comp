@@ -138,7 +138,7 @@ void main()
 {
     const Job job = p.jobs.v[gl_WorkGroupID.y];
     const uint id = gl_LocalInvocationID.x;
-    begin_chunks(id);
+    begin_chunks(id, p.n_cols >> 31);
     if (N_TOKENS != 1) {
         multiply_many(job, id / TEAM, id % TEAM);
         return;

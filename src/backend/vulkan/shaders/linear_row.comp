@@ -296,6 +296,7 @@ void main()
 {
     const uint id = lane_number();
     Linear m = p.more;
+    begin_chunks(id, p.zero);
     multiply_in(m, id);
     if (gl_WorkGroupID.x >= N_V_HEADS)
         fetch_out(first_out(), id);

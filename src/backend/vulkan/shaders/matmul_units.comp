@@ -285,7 +285,7 @@ void main()
 #endif
     const uint team = id / 32, lane = id % 32;
     const uint row = id / 2, half_row = id % 2; // two invocations have neighbouring chunks
-    begin_chunks(id);
+    begin_chunks(id, p.n_cols >> 31);
     [[unroll]] for (uint i = 0; i < X_LOADS; i++)
         x_at[i] = job.x + uint64_t(row_of_token(job, (i * N_THREADS + id) / 8)) * p.n_padded * 2 +
                   (i * N_THREADS + id) % 8 * 16;

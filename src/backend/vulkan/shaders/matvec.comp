@@ -215,7 +215,7 @@ void main()
     const uint per_group = THREADS / TEAM * N_ROWS;
     // an invocation's number such that subgroups are runs of numbers
     const uint id = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
-    begin_chunks(id);
+    begin_chunks(id, p.n_cols >> 31);
     const uint first_row = gl_WorkGroupID.x * per_group + id / TEAM * N_ROWS;
     const uint step = gl_NumWorkGroups.z * N_TOKENS;
     [[dont_unroll]] for (uint i = gl_WorkGroupID.y; i < p.n_jobs; i += gl_NumWorkGroups.y) {

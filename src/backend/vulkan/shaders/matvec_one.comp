@@ -383,7 +383,7 @@ void main()
         return;
     if (AFTER == CONVOLVED)
         c = Convolutions(p.more).v[0];
-    begin_chunks(id);
+    begin_chunks(id, p.sizes >> 31);
     const uint lane = id % TEAM, span = id / TEAM % SPAN, part = id / (TEAM * SPAN);
     const uint n_tiles = (N_COLS + TILE - 1) / TILE;
     [[unroll]] for (uint i = 0; i < N_MATRICES * N_TOTALS; i++)
@@ -419,8 +419,8 @@ void main()
                     if (SPAN == 1) {
                         totals[i] = add_part(totals[i], v);
                     } else {
-                        const uint at = part_index(m, part * N_ROWS + k + a, span, lane);
-                        memory[at / 4][at % 4] = v;
+                        const uint at = part_index(m, part * N_ROWS + k + a, span, 0);
+                        memory[at / 4 + lane / 4][lane % 4] = v;
                     }
                 }
                 next_row(cursor);

@@ -117,7 +117,7 @@ float multiply_router(RouterChunk c, uint tile, uint lane)
     [[unroll]] for (uint j = 0; j < CHUNK / 4; j++) {
         const uint w = c.words[j / 4][j % 4];
         const uvec4 q = uvec4(w & 255, w >> 8 & 255, w >> 16 & 255, w >> 24);
-        const vec4 v = uintBitsToFloat(q | 0x4b000000u) - 8388608.0;
+        const vec4 v = uintBitsToFloat(q | code_base) - 8388608.0;
         dot = add_quad(dot, v * vec4(1.0, 16.0, 256.0, 4096.0), x[j]);
     }
     precise float part = fma(float_of(c.scale), dot, float_of(c.bias) * x_sum);
@@ -252,21 +252,17 @@ void multiply_in(Mixture m, uint id)
         Weight at[2];
         at[0] = chunk_at(moved(m.gate, to), first + slot * PAIRS, col, N_COLS);
         at[1] = chunk_at(moved(m.up, to), first + slot * PAIRS, col, N_COLS);
-        Chunk c[2 * AHEAD]; // moved up a pair each time, so that there is one multiplication of pairs in the code
-        [[unroll]] for (uint i = 0; i < 2 * AHEAD; i++) {
-            c[i] = fetch_at(at[i % 2], col);
-            next_row(at[i % 2], N_COLS);
-        }
-        [[dont_unroll]] for (uint k = 0; k < PAIRS + p.zero; k++) {
-            [[unroll]] for (uint i = 0; i < 2; i++)
+        Chunk c[2 * AHEAD];
+        [[unroll]] for (uint i = 0; i < 2 * AHEAD; i++)
+            c[i] = fetch_at(row_after(at[i % 2], i / 2, N_COLS), col);
+        [[dont_unroll]] for (uint k = 0; k < PAIRS + p.zero; k += AHEAD) {
+            at[0] = row_after(at[0], AHEAD, N_COLS);
+            at[1] = row_after(at[1], AHEAD, N_COLS);
+            [[unroll]] for (uint i = 0; i < 2 * AHEAD; i++) {
                 put_part((slot * PAIRS + k) * 2 + i, SPAN, span, lane, multiply(c[i]));
-            [[unroll]] for (uint i = 2; i < 2 * AHEAD; i++)
-                c[i - 2] = c[i];
-            if (k + AHEAD < PAIRS)
-                [[unroll]] for (uint i = 0; i < 2; i++) {
-                    c[2 * AHEAD - 2 + i] = fetch_at(at[i], col);
-                    next_row(at[i], N_COLS);
-                }
+                if (k + AHEAD < PAIRS)
+                    c[i] = fetch_at(row_after(at[i % 2], i / 2, N_COLS), col);
+            }
         }
         barrier();
         [[dont_unroll]] for (uint q = 0; q < ITEM_PAIRS; q += TEAMS) { // uniform: sums over teams are slow elsewhere
@@ -385,7 +381,7 @@ void main()
     uint slot = 0;
     if (i < N_EXPERTS)
         slot = Words(m.slot).v[i];
-    begin_chunks(id);
+    begin_chunks(id, p.zero);
     multiply_first(id);
     choose(m, i < N_EXPERTS ? take(i) : 0.0, slot);
     weigh(m); // seen by all after the next barrier

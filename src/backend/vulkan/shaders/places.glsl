@@ -16,6 +16,12 @@ Weight moved(Weight w, uint64_t to)
     return Weight(w.values + to, w.scales + to, w.biases + to);
 }
 
+Weight row_after(Weight w, uint n, uint n_cols)
+{
+    return Weight(w.values + n * row_bytes(n_cols), w.scales + n * scale_row_bytes(n_cols),
+                  w.biases + n * scale_row_bytes(n_cols));
+}
+
 void next_row(inout Weight w, uint n_cols)
 {
     w.values += row_bytes(n_cols);

@@ -112,6 +112,5 @@ uint part_at(uint row, uint n_tiles, uint tile, uint lane)
 
 void put_part(uint row, uint n_tiles, uint tile, uint lane, float v)
 {
-    const uint at = part_at(row, n_tiles, tile, lane);
-    memory[at / 4][at % 4] = v;
+    memory[part_at(row, n_tiles, tile, 0) / 4 + lane / 4][lane % 4] = v; // TEAM is whole vectors
 }
