@@ -24,6 +24,21 @@ bool bench_gpu_parse(const bench_gpu_option *options, int argc, char **argv)
     return true;
 }
 
+bool bench_gpu_wants(const char *only, const char *name)
+{
+    if (only == NULL)
+        return true;
+    for (;;) {
+        const size_t n = strcspn(only, "|");
+        for (const char *at = name; strlen(at) >= n; at++)
+            if (strncmp(at, only, n) == 0)
+                return true;
+        if (only[n] == '\0')
+            return false;
+        only += n + 1;
+    }
+}
+
 void bench_gpu_check(mf_status status, const mf_error *error)
 {
     if (status == MF_OK)

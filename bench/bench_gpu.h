@@ -21,6 +21,10 @@ typedef struct bench_gpu_option {
 /* False: an argument is no option, or has no value. */
 bool bench_gpu_parse(const bench_gpu_option *options, int argc, char **argv);
 
+/* Whether a subject is wanted: `only`, texts with '|' between them, is NULL, or one of them is in
+ * its name. */
+bool bench_gpu_wants(const char *only, const char *name);
+
 void bench_gpu_check(mf_status status, const mf_error *error);
 void bench_gpu_open(bench_gpu *g, const mf_backend_options *options);
 void bench_gpu_close(bench_gpu *g);

@@ -7,7 +7,7 @@
  * Weights go round through --mib of memory, so that no cache holds them.
  *
  *     bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] [--mixed 1] [--tokens N]
- *         [--only TEXT]
+ *         [--only TEXTS]
  *
  * Operations wait for each other; with --overlap those on different results do not. --mixed:
  * matrix units, where the device has them. --tokens: of a prompt.
@@ -204,7 +204,7 @@ static void measure(bench *b, const char *name, const subject *s)
     mf_op op;
     uint32_t n = 1;
     double runs[RUNS];
-    if (b->only != NULL && strstr(name, b->only) == NULL)
+    if (!bench_gpu_wants(b->only, name))
         return;
     s->make(b, s, &op);
     bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
@@ -292,7 +292,7 @@ static void uploads(bench *b)
     mf_buffer staging;
     mf_error error = {0};
     const uint64_t n_bytes = (uint64_t)MOST * EXPERT_BYTES;
-    if (n_bytes > b->n_bytes || (b->only != NULL && strstr("uploads", b->only) == NULL))
+    if (n_bytes > b->n_bytes || !bench_gpu_wants(b->only, "uploads"))
         return;
     bench_gpu_check(
         base->ops->buffer_create(base, n_bytes, MF_USE_STAGING, "experts", &staging, &error),
@@ -338,7 +338,7 @@ static void parse(bench *b, int argc, char **argv)
         b->tokens <= MAX_TOKENS)
         return;
     fprintf(stderr, "usage: bench_vulkan [--device vulkan:N] [--mib N] [--ms N] [--overlap 1] "
-                    "[--mixed 1] [--tokens N] [--only TEXT]\n");
+                    "[--mixed 1] [--tokens N] [--only TEXTS]\n");
     exit(2);
 }
 

@@ -5,7 +5,7 @@
  * must touch a second beside what a plain kernel reads from the same memory, and multiply-adds of
  * attention a second beside a plain kernel's. Caches and states go round through --mib of memory.
  *
- *     bench_vulkan_attention [--device vulkan:N] [--mib N] [--ms N] [--only TEXT]
+ *     bench_vulkan_attention [--device vulkan:N] [--mib N] [--ms N] [--only TEXTS]
  */
 #include "bench_gpu.h"
 
@@ -241,7 +241,7 @@ static void measure(bench *b, const subject *s)
     uint32_t n = 1;
     (void)snprintf(name, sizeof name, "%s, %u x %u rows to %u", s->name, s->n_sequences, s->n_rows,
                    s->context);
-    if (b->only != NULL && strstr(name, b->only) == NULL)
+    if (!bench_gpu_wants(b->only, name))
         return;
     s->make(b, s, &op);
     if (!fits(b, s, &op))
@@ -273,7 +273,7 @@ static void parse(bench *b, int argc, char **argv)
     if (bench_gpu_parse(options, argc, argv) && b->n_mib >= 1)
         return;
     fprintf(stderr, "usage: bench_vulkan_attention [--device vulkan:N] [--mib N] [--ms N] "
-                    "[--only TEXT]\n");
+                    "[--only TEXTS]\n");
     exit(2);
 }
 

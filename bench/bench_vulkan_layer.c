@@ -9,7 +9,7 @@
  * token also the operations that have steps before or after their products ("fused"), and whole
  * layers of them in their order.
  *
- *     bench_vulkan_layer [--device vulkan:N] [--mib N] [--repeats N] [--tokens N] [--only TEXT]
+ *     bench_vulkan_layer [--device vulkan:N] [--mib N] [--repeats N] [--tokens N] [--only TEXTS]
  *         [--form NAME] [--ways LIST] [--slices N] [--rows N] [--barrier N] [--prefetch 1]
  *         [--cache-bytes N] [--order TEXT] [--again 1]
  *
@@ -21,7 +21,8 @@
  * the backend's. --prefetch: in whole layers the next product's weights are read beside each
  * operation, for a cache. --cache-bytes: of a value that attention reads, 2 (bfloat16) or 4.
  * --order: of four layers, "LLLA" if nothing is said: l(inear) ones and those that attend. --again:
- * each layer has the same weights, but for experts.
+ * each layer has the same weights, but for experts. --only: subjects with one of these in their
+ * names, '|' between them.
  */
 #include "bench_vulkan_layer.h"
 
@@ -250,7 +251,7 @@ static double run_barrier(bench *b, const barrier *of, uint32_t n_groups)
 
 static void measure_barriers(bench *b)
 {
-    if (b->only != NULL && strstr("barrier", b->only) == NULL)
+    if (!bench_gpu_wants(b->only, "barrier"))
         return;
     for (uint32_t n = 1; n <= 1024; n *= 32) {
         printf("a dispatch of %u groups: %.2f us without a barrier", n, run_barrier(b, NULL, n));
@@ -286,7 +287,7 @@ static void measure(bench *b, const subject *s)
     mf_error error = {0};
     mf_op op;
     double us[RUNS];
-    if (b->only != NULL && strstr(s->name, b->only) == NULL)
+    if (!bench_gpu_wants(b->only, s->name))
         return;
     b->n_touched = 0;
     if (s->make != NULL) {
@@ -344,7 +345,7 @@ static void parse(bench *b, int argc, char **argv)
         return;
     (void)fprintf(stderr,
                   "usage: bench_vulkan_layer [--device vulkan:N] [--mib N (1024 ..)] "
-                  "[--repeats N] [--tokens N (.. %u)] [--only TEXT] [--form NAME] [--ways LIST] "
+                  "[--repeats N] [--tokens N (.. %u)] [--only TEXTS] [--form NAME] [--ways LIST] "
                   "[--rows N] [--slices N] [--prefetch 1] [--cache-bytes 2|4] [--order LLLA] "
                   "[--again 1] [--barrier N (.. %u)]\n",
                   MAX_TOKENS, (unsigned)N_BARRIERS);
@@ -461,7 +462,7 @@ static void measure_in_order(bench *b, const char *how)
 static void measure_layers(bench *b)
 {
     static const subject at = {.name = "", .context = 500};
-    if (b->only != NULL && strstr("fused layer", b->only) == NULL)
+    if (!bench_gpu_wants(b->only, "fused layer"))
         return;
     for (size_t i = 0; i < n_fused; i++) { /* those that measure has left out */
         mf_error error = {0};
