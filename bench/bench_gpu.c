@@ -30,9 +30,8 @@ bool bench_gpu_wants(const char *only, const char *name)
         return true;
     for (;;) {
         const size_t n = strcspn(only, "|");
-        for (const char *at = name; strlen(at) >= n; at++)
-            if (strncmp(at, only, n) == 0)
-                return true;
+        if (memmem(name, strlen(name), only, n) != NULL)
+            return true;
         if (only[n] == '\0')
             return false;
         only += n + 1;
