@@ -149,6 +149,16 @@ typedef struct mf_backend_ops {
     void (*gather)(mf_backend *be);
     mf_status (*gathered)(mf_backend *be, mf_error *error);
     void (*record)(mf_backend *be, const mf_op *op);
+    /* Or all three NULL. Work that may come next, recorded early: begin_batch, record, write, copy
+     * and read from begin_early to end_early are kept apart from the stream, and no other thread's
+     * call comes in between. take_early calls them all, with these n tokens for its MF_OP_EMBED, as
+     * many as that has; only then are destinations of reads the backend's. Where anything else was
+     * put into the stream, or freed, before it, they were dropped, as if they had never been, but
+     * that a batch has to begin anew. false: nothing is kept, and what follows begin_early is not
+     * to be called at all. */
+    bool (*begin_early)(mf_backend *be);
+    bool (*end_early)(mf_backend *be);
+    bool (*take_early)(mf_backend *be, const int32_t *tokens, uint32_t n);
     /* What is recorded from hold on begins with go, and no other thread's call comes in between:
      * MF_OP_FROM_HOST is recorded so, and what it waits for is put without a call of the backend,
      * since one that waits for room would wait for this, too. hold may be called again before go,

@@ -44,6 +44,10 @@ typedef struct mf_batch_watch {
     float *trace_rows; /* [n_rows, hidden_size], where it is put; used if trace is set */
     /* The logits of every row, in order: row `row` of the batch. Non-zero cancels. */
     int (*each)(void *ctx, uint32_t row, const float *logits);
+    /* The i-th part of a batch of one more token a sequence after this one, but for the token, as
+     * it will probably be. Its lists stay as they are until this batch is done. false: none comes.
+     */
+    bool (*foresee)(void *ctx, uint32_t i, mf_batch_part *next);
 } mf_batch_watch;
 
 typedef struct mf_batch {

@@ -269,11 +269,20 @@ static mf_status some_logits(mf_runner *r, const mf_batch *batch, uint32_t n, mf
         head(r, n);
         for (uint32_t i = 0; i < n; i++)
             ask_row(r, i);
+        mf_early_record(r, batch);
         MF_TRY(settle(r, batch, &next, error));
     } while (next != 0);
     for (uint32_t i = 0; i < n; i++)
         MF_TRY(check_row(r, batch, i, error));
     return MF_OK;
+}
+
+/* Where the part's logits go, of the j-th row of those that are wanted. */
+static mf_logits logits_of(const mf_runner *r, const mf_batch_part *part, uint32_t j)
+{
+    return (mf_logits){.logits = part->logits + (size_t)j * r->h.n_vocab,
+                       .bounds = part->bounds,
+                       .shared = part->shared_logits};
 }
 
 static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *error)
@@ -285,9 +294,7 @@ static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *erro
         end += part->n_rows;
         for (uint32_t j = 0; j < n_wanted; j++) {
             r->row_list[n] = end - n_wanted + j;
-            r->row_logits[n++] = (mf_logits){.logits = part->logits + (size_t)j * r->h.n_vocab,
-                                             .bounds = part->bounds,
-                                             .shared = part->shared_logits};
+            r->row_logits[n++] = logits_of(r, part, j);
             if (n < r->plan.n_logit_rows)
                 continue;
             MF_TRY(some_logits(r, batch, n, error));
@@ -328,22 +335,63 @@ static void begin(mf_runner *r, const mf_batch *batch)
     mf_fused_begin(r, batch->n_rows);
 }
 
+static void record_embed(mf_runner *r, uint32_t n_rows)
+{
+    const mf_op embed = {
+        .kind = MF_OP_EMBED,
+        .n_rows = n_rows,
+        .u.embed = {.weight = r->weights.embed, .tokens = r->row_tokens, .out = r->plan.x}};
+    mf_record(r, &embed);
+    mf_streams_begin(r, n_rows);
+}
+
 mf_status mf_forward_layers(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
     begin(r, batch);
-    const mf_op embed = {
-        .kind = MF_OP_EMBED,
-        .n_rows = batch->n_rows,
-        .u.embed = {.weight = r->weights.embed, .tokens = r->row_tokens, .out = r->plan.x}};
-    mf_record(r, &embed);
-    mf_streams_begin(r, batch->n_rows);
+    record_embed(r, batch->n_rows);
     if (mf_split_begin(r, batch))
         return mf_split_layers(r, batch, error);
     return forward_from(r, batch, 0, error);
 }
 
+void mf_forward_want(mf_runner *r, const mf_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n_parts; i++) {
+        r->row_list[i] = i;
+        r->row_logits[i] = logits_of(r, &batch->parts[i], 0);
+    }
+}
+
+mf_status mf_forward_record(mf_runner *r, const mf_batch *batch, mf_error *error)
+{
+    begin(r, batch);
+    record_embed(r, batch->n_rows);
+    MF_TRY(forward_from(r, batch, 0, error));
+    mf_routed_ask(r, batch->n_rows);
+    mf_forward_want(r, batch);
+    head(r, batch->n_parts);
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        ask_row(r, i);
+    return MF_OK;
+}
+
+/* A batch that was foreseen is on its way. */
+static mf_status follow(mf_runner *r, const mf_batch *batch, mf_error *error)
+{
+    MF_TRY(mf_batch_check(batch, error));
+    for (uint32_t layer = 0; layer < r->h.n_layers; layer++)
+        MF_TRY(mf_forward_report(r, batch, layer, error));
+    mf_early_record(r, batch);
+    MF_TRY(mf_finish(r, r->backend, error));
+    for (uint32_t i = 0; i < batch->n_parts; i++)
+        MF_TRY(check_row(r, batch, i, error));
+    return MF_OK;
+}
+
 static mf_status run(mf_runner *r, const mf_batch *batch, mf_error *error)
 {
+    if (mf_early_take(r, batch))
+        return follow(r, batch, error);
     if (r->tap != NULL)
         r->tap->begin(r->tap->ctx, batch);
     if (r->foresight != NULL) {

@@ -135,6 +135,22 @@ void mf_ahead_note(mf_runner *r, bool was_held);
 /* The pass has ended, whatever became of it. */
 void mf_ahead_end(mf_runner *r);
 
+/* -- the next token's commands, recorded while the device does this one's (early.c) -- */
+
+/* Its lists, of so many bytes of the runner's arena; nothing where the device cannot. */
+size_t mf_early_bytes(const mf_runner *r, uint32_t n_sequences);
+void mf_early_open(mf_runner *r, uint32_t n_sequences);
+/* All of the batch is recorded: what comes after it, if that can be foreseen, now is, too. */
+void mf_early_record(mf_runner *r, const mf_batch *batch);
+/* Whether the batch was foreseen: then it is on its way, with its logits, as if it were recorded.
+ */
+bool mf_early_take(mf_runner *r, const mf_batch *batch);
+/* All that a batch of one row a part records, the parts' logits too. Nothing is waited for where
+ * all experts are chosen on the device. */
+mf_status mf_forward_record(mf_runner *r, const mf_batch *batch, mf_error *error);
+/* Where such a batch's logits go. */
+void mf_forward_want(mf_runner *r, const mf_batch *batch);
+
 /* What follows a choice that the host knows: ids of the layer, [n_rows, k]. */
 mf_status mf_forward_chosen(mf_runner *r, const mf_batch *batch, uint32_t layer, const int32_t *ids,
                             mf_error *error);

@@ -365,13 +365,16 @@ static mf_status open_store(mf_runner *r, const mf_source *source, const mf_runn
     return status;
 }
 
-/* What MF_PREDICT_AUTO is where a device has the slots. If all experts are in RAM, the link is idle
- * while layers are computed, so that what the next router says is uploaded then; but not where
- * nearly all have slots, since layers that are recorded ahead are foretold nothing. If experts have
- * to be read, trials tell which way is faster, as on the CPU. */
+/* What MF_PREDICT_AUTO is where a device has the slots. Nothing, where there is one for each. If
+ * all experts are in RAM, the link is idle while layers are computed, so that what the next router
+ * says is uploaded then; but not where nearly all have slots, since layers that are recorded ahead
+ * are foretold nothing. If experts have to be read, trials tell which way is faster, as on the CPU.
+ */
 static mf_predict predict_for_device(const mf_runner *r)
 {
     const uint64_t n = (uint64_t)r->h.n_moe_layers * r->h.n_experts;
+    if (r->routed.is_on && r->routed.is_whole && !mf_experts_are_apart(r))
+        return MF_PREDICT_OFF;
     if (mf_expert_store_n_places(r->store) < n)
         return MF_PREDICT_AUTO;
     return mf_expert_store_n_slots(r->store) * 10 < n * 9 ? MF_PREDICT_NEXT_LAYER : MF_PREDICT_OFF;
@@ -439,7 +442,7 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
         (size_t)r->plan.n_chunk * 8 + (size_t)r->h.n_vocab * sizeof(float) +
         mf_all_layers(&r->h) * sizeof(mf_layer_state) + routed_bytes(r) + foretold_bytes(r) +
         (size_t)r->plan.n_logit_rows * (sizeof(mf_logits) + 4 * mf_finite_blocks(r->h.n_vocab)) +
-        draft_rows_bytes(r) + stream_rows_bytes(r) + 33 * 64;
+        draft_rows_bytes(r) + stream_rows_bytes(r) + mf_early_bytes(r, n_sequences) + 33 * 64;
     MF_TRY(mf_arena_create(&r->allocator, n_bytes, "expert lists", &r->arena, error));
     r->moe.ids = mf_arena_take(&r->arena, picks * 4);
     r->moe.place = mf_arena_take(&r->arena, picks * 4);
@@ -462,6 +465,7 @@ static mf_status make_lists(mf_runner *r, uint32_t n_sequences, mf_error *error)
     r->stream_rows = mf_arena_take(&r->arena, stream_rows_bytes(r));
     r->each_logits = mf_arena_take(&r->arena, (size_t)r->h.n_vocab * sizeof(float));
     take_routed(r);
+    mf_early_open(r, n_sequences);
     r->layers = mf_arena_take(&r->arena, mf_all_layers(&r->h) * sizeof(mf_layer_state));
     if (r->layers == NULL)
         return mf_fail_memory(error, n_bytes, "expert lists");

@@ -50,6 +50,18 @@ typedef struct mf_fused {
     bool is_added; /* plan.x has the layer's attention already */
 } mf_fused;
 
+/* What the next batch records, recorded while the device does this one (early.c). */
+typedef struct mf_early {
+    bool is_on;           /* the device can, and the model */
+    bool is_kept;         /* commands of this batch are: */
+    mf_batch_part *parts; /* [n_sequences], their pages in `pages`, one after the other */
+    uint32_t n_parts, most_parts;
+    mf_span *pages;
+    size_t n_pages, most_pages;
+    uint64_t n_multiply_adds, state_bytes_touched; /* that it adds to the runner's counts */
+    uint64_t n_taken;                              /* ever, for tests and statistics */
+} mf_early;
+
 /* Layers whose experts are all held, and chosen where they lie (routed.c). */
 typedef struct mf_routed {
     bool is_on;          /* the device can */
@@ -127,6 +139,7 @@ typedef struct mf_runner {
     uint32_t *split_lists; /* [2 * n_experts + 1]: moe.first and moe.wanted of a second half */
     mf_routed routed;
     mf_ahead ahead;
+    mf_early early;
     mf_fused fused;
     mf_relay relay;
     mf_lending lending;

@@ -69,12 +69,24 @@ static size_t logits_bytes(const mf_engine *e)
     return mf_round_up(((uint64_t)n_vocab + mf_finite_blocks(n_vocab)) * sizeof(float), 256);
 }
 
+/* logits: one of the session's two. */
+static void put_logits(const mf_session *s, float *logits, mf_batch_part *part)
+{
+    const bool is_first = logits <= s->logits && logits <= s->next_logits;
+    const uint64_t at = is_first || s->shared_logits.id == 0 ? 0 : logits_bytes(s->engine);
+    part->logits = logits;
+    part->bounds = logits + s->engine->runner.h.n_vocab;
+    part->shared_logits = (mf_span){s->shared_logits, at};
+}
+
 void mf_session_part_logits(const mf_session *s, mf_batch_part *part)
 {
-    const uint64_t at = s->next_logits < s->logits ? 0 : logits_bytes(s->engine);
-    part->logits = s->next_logits;
-    part->bounds = s->next_logits + s->engine->runner.h.n_vocab;
-    part->shared_logits = (mf_span){s->shared_logits, s->shared_logits.id != 0 ? at : 0};
+    put_logits(s, s->next_logits, part);
+}
+
+void mf_session_other_logits(const mf_session *s, mf_batch_part *part)
+{
+    put_logits(s, s->logits, part);
 }
 
 static void free_logits(mf_engine *e, mf_session *s)

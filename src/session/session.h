@@ -132,6 +132,8 @@ mf_status mf_session_prepare(mf_session *session, const int32_t *tokens, uint32_
 void mf_session_abandon(mf_session *session);
 /* The part's logits, and their bounds, go where the session has those of a chunk in the making. */
 void mf_session_part_logits(const mf_session *session, mf_batch_part *part);
+/* The same of the chunk after that, once it is committed. */
+void mf_session_other_logits(const mf_session *session, mf_batch_part *part);
 void mf_session_commit(mf_session *session, uint32_t n_rows, bool has_logits);
 /* Keeps position tokens: as the mark, which is one of the session's at this position, has them, or
  * with the session's own pages and no recurrent state. Marks beyond are dropped. */

@@ -411,6 +411,27 @@ static void trace(void *ctx, uint32_t layer, const float *hidden)
     }
 }
 
+/* One more token of the session, once the chunk is committed; it has the page for it, and its
+ * states change places. */
+static bool foresee(void *ctx, uint32_t i, mf_batch_part *next)
+{
+    const chunk_watch *w = ctx;
+    mf_session *s = session_of(w, i);
+    const mf_batch_part *part = &w->batch->parts[i];
+    const uint64_t position = part->position + part->n_rows;
+    const bool is_last = s->part.n_done + part->n_rows == s->part.n_tokens;
+    const bool is_first = part->state[1].buffer.id != 0 && part->state[0].buffer.id == 0;
+    if (!is_last || is_first || s->draft.logits != NULL || position % MF_PAGE_TOKENS == 0 ||
+        position >= w->call->engine->runner.plan.n_context)
+        return false;
+    *next = *part;
+    next->position = position;
+    next->state[0] = part->state[1];
+    next->state[1] = part->state[0];
+    mf_session_other_logits(s, next);
+    return true;
+}
+
 static uint64_t n_requests(const mf_expert_stats *s)
 {
     return s->n_hits + s->n_misses;
@@ -444,6 +465,7 @@ static void run_pass(chunk_watch *ctx, mf_batch *batch)
     mf_batch_watch watch = {.ctx = ctx,
                             .check = check_chunk,
                             .progress = report_progress,
+                            .foresee = foresee,
                             .each = ctx->call->each != NULL ? give_logits : NULL};
     mf_error why;
     ctx->batch = batch;

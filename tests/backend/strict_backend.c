@@ -278,7 +278,6 @@ static void read_span(mf_backend *base, mf_span src, void *dest, uint64_t n_byte
     e->n_bytes = n_bytes;
     e->dest = dest;
     strict_entry_use(e, src, n_bytes, MF_READS);
-    memset(dest, STRICT_POISON, n_bytes);
     strict_record(be, e);
     leave(be);
 }
@@ -341,6 +340,31 @@ static void record(mf_backend *base, const mf_op *op)
     strict_backend *be = enter(base);
     strict_record_op(be, op);
     leave(be);
+}
+
+static bool begin_early(mf_backend *base)
+{
+    strict_backend *be = enter(base);
+    const bool has_begun = strict_begin_early(be);
+    if (!has_begun)
+        leave(be);
+    return has_begun; /* with the lock */
+}
+
+static bool end_early(mf_backend *base)
+{
+    strict_backend *be = (strict_backend *)base;
+    const bool is_kept = strict_end_early(be);
+    leave(be);
+    return is_kept;
+}
+
+static bool take_early(mf_backend *base, const int32_t *tokens, uint32_t n)
+{
+    strict_backend *be = enter(base);
+    const bool is_taken = strict_take_early(be, tokens, n);
+    leave(be);
+    return is_taken;
 }
 
 static void begin_batch(mf_backend *base, const mf_sequence *sequences, uint32_t n)
@@ -497,6 +521,9 @@ static const mf_backend_ops strict_ops = {
     .supports_op = supports_op,
     .reserve = reserve,
     .record = record,
+    .begin_early = begin_early,
+    .end_early = end_early,
+    .take_early = take_early,
     .mark = mark,
     .done = done,
     .wait_for = wait_for,
@@ -505,11 +532,25 @@ static const mf_backend_ops strict_ops = {
     .destroy = destroy,
 };
 
+/* Of one thread several times: from begin_early to end_early it is held. */
+static int make_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+    int failure = pthread_mutexattr_init(&attributes);
+    if (failure != 0)
+        return failure;
+    failure = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    if (failure == 0)
+        failure = pthread_mutex_init(lock, &attributes);
+    (void)pthread_mutexattr_destroy(&attributes);
+    return failure;
+}
+
 mf_status strict_backend_open(void *ctx, const mf_backend_options *options, mf_backend **out,
                               mf_error *error)
 {
     strict_backend *be = calloc(1, sizeof *be);
-    if (be == NULL || pthread_mutex_init(&be->lock, NULL) != 0)
+    if (be == NULL || make_lock(&be->lock) != 0)
         strict_complain("no memory for the test's backend");
     /* Memory of the system's own, whole pages of it: the caller's allocator has nothing to fail
      * here. */
@@ -528,6 +569,7 @@ mf_status strict_backend_open(void *ctx, const mf_backend_options *options, mf_b
         be->options.memory_bytes = options->device_bytes;
     be->random = be->options.seed != 0 ? be->options.seed : 1;
     be->end = &be->first;
+    be->early_end = &be->early_first;
     *out = &be->base;
     return MF_OK;
 }

@@ -56,6 +56,12 @@ typedef struct strict_entry {
     uint32_t n_blocks;
 } strict_entry;
 
+typedef enum strict_early {
+    STRICT_NOT_EARLY,
+    STRICT_EARLY,     /* what is recorded is early */
+    STRICT_EARLY_KEPT /* until something else is */
+} strict_early;
+
 typedef struct strict_memory {
     unsigned char *base; /* NULL: there is no such buffer */
     uint64_t n_bytes;
@@ -77,6 +83,8 @@ typedef struct strict_backend {
     bool is_lost;
     uint64_t random;
     strict_entry *first, **end;
+    strict_early early;
+    strict_entry *early_first, **early_end;
     mf_ticket last, executed, reported;
     uint32_t n_asks_left; /* until what has run counts as done */
     uint64_t copied_bytes;
@@ -105,6 +113,10 @@ void *strict_entry_keep(strict_entry *e, const void *bytes, size_t n_bytes);
 mf_ticket strict_record(strict_backend *be, strict_entry *e);
 void strict_record_op(strict_backend *be, const mf_op *op);
 void strict_begin_batch(strict_backend *be, const mf_sequence *sequences, uint32_t n);
+/* backend.h's begin_early, end_early, take_early; sometimes nothing is kept. */
+bool strict_begin_early(strict_backend *be);
+bool strict_end_early(strict_backend *be);
+bool strict_take_early(strict_backend *be, const int32_t *tokens, uint32_t n);
 /* Runs everything up to this place. */
 void strict_run_to(strict_backend *be, mf_ticket place);
 /* Nothing more of what is recorded runs; buffers that were freed go. */

@@ -7,6 +7,8 @@
 
 /* Entries that are chosen among. */
 #define WINDOW 8u
+static uint32_t random_below(strict_backend *be, uint32_t n);
+
 /* Copies that are held before work runs without being waited for: queues are bounded. */
 #define MOST_COPIED ((uint64_t)256 << 20)
 
@@ -66,14 +68,44 @@ static void entry_free(strict_entry *e)
     free(e);
 }
 
+static void drop_early(strict_backend *be)
+{
+    if (be->early == STRICT_NOT_EARLY)
+        return;
+    while (be->early_first != NULL) {
+        strict_entry *e = be->early_first;
+        be->early_first = e->next;
+        entry_free(e);
+    }
+    be->early_end = &be->early_first;
+    be->early = STRICT_NOT_EARLY;
+    drop_batch(be->batch);
+    be->batch = NULL;
+}
+
+static mf_ticket record_early(strict_backend *be, strict_entry *e)
+{
+    if (e->kind == STRICT_UPLOAD || e->kind == STRICT_DISCARD || e->kind == STRICT_FREE)
+        strict_complain("an upload, or memory given back, among what is recorded early");
+    *be->early_end = e;
+    be->early_end = &e->next;
+    return be->last;
+}
+
 mf_ticket strict_record(strict_backend *be, strict_entry *e)
 {
+    if (be->early == STRICT_EARLY && !be->is_lost)
+        return record_early(be, e);
+    if (be->early == STRICT_EARLY_KEPT)
+        drop_early(be);
     if (be->is_lost) {
         if (e->kind == STRICT_FREE)
             strict_drop_buffer(be, e->to.buffer);
         entry_free(e);
         return be->last;
     }
+    if (e->kind == STRICT_READ)
+        memset(e->dest, STRICT_POISON, e->n_bytes);
     e->place = ++be->last;
     *be->end = e;
     be->end = &e->next;
@@ -99,6 +131,8 @@ static mf_span *copy_pages(const mf_sequence *seq, const mf_span *pages)
 
 void strict_begin_batch(strict_backend *be, const mf_sequence *sequences, uint32_t n)
 {
+    if (be->early == STRICT_EARLY_KEPT)
+        drop_early(be);
     strict_batch *batch = must(calloc(1, sizeof *batch));
     batch->sequences = must(calloc(n + 1, sizeof *batch->sequences));
     batch->n = n;
@@ -151,6 +185,61 @@ static void check_use(void *ctx, mf_span span, uint64_t n_bytes, uint32_t access
     if (m->use == MF_USE_STAGING && (c->entry->op.kind != MF_OP_FINITE || access != MF_WRITES))
         strict_complain("%s: an operand in a staging buffer", name);
     strict_entry_use(c->entry, span, n_bytes, access);
+}
+
+bool strict_begin_early(strict_backend *be)
+{
+    if (be->early == STRICT_EARLY)
+        strict_complain("begin_early twice");
+    drop_early(be);
+    if (be->is_lost || random_below(be, 8) == 0)
+        return false;
+    be->early = STRICT_EARLY;
+    return true;
+}
+
+bool strict_end_early(strict_backend *be)
+{
+    if (be->early != STRICT_EARLY)
+        strict_complain("end_early without its beginning");
+    be->early = STRICT_EARLY_KEPT;
+    if (be->is_lost || random_below(be, 8) == 0)
+        drop_early(be);
+    return be->early == STRICT_EARLY_KEPT;
+}
+
+/* false: it has other ones. */
+static bool put_tokens(strict_backend *be, const int32_t *tokens, uint32_t n)
+{
+    bool is_put = n == 0;
+    for (strict_entry *e = be->early_first; e != NULL; e = e->next) {
+        if (e->kind != STRICT_OP || e->op.kind != MF_OP_EMBED)
+            continue;
+        if (e->op.n_rows != n || is_put)
+            return false;
+        e->op.u.embed.tokens = strict_entry_keep(e, tokens, n * sizeof *tokens);
+        is_put = true;
+    }
+    return is_put;
+}
+
+bool strict_take_early(strict_backend *be, const int32_t *tokens, uint32_t n)
+{
+    if (be->early != STRICT_EARLY_KEPT || be->is_lost || !put_tokens(be, tokens, n)) {
+        drop_early(be);
+        return false;
+    }
+    strict_entry *e = be->early_first;
+    be->early_first = NULL;
+    be->early_end = &be->early_first;
+    be->early = STRICT_NOT_EARLY;
+    while (e != NULL) {
+        strict_entry *next = e->next;
+        e->next = NULL;
+        strict_record(be, e);
+        e = next;
+    }
+    return true;
 }
 
 void strict_record_op(strict_backend *be, const mf_op *op)
@@ -325,6 +414,7 @@ void strict_drop_all(strict_backend *be)
     }
     be->end = &be->first;
     be->stats.n_pending = 0;
+    drop_early(be);
     drop_batch(be->batch);
     be->batch = NULL;
 }

@@ -71,6 +71,7 @@ typedef struct play {
     float want[N_BUFFERS][N_ROWS][N_COLS]; /* what a device that did all at once would hold */
     float got[N_READS][N_COLS], expected[N_READS][N_COLS];
     uint32_t n_reads;
+    uint32_t n_taken, n_dropped; /* of what was recorded early */
     uint64_t random;
 } play;
 
@@ -150,6 +151,38 @@ static void do_read(play *p, uint32_t b, uint32_t row)
     p->be->ops->read(p->be, row_of(p, b, row), p->got[p->n_reads++], ROW_BYTES);
 }
 
+/* A few calls recorded early, that are taken up, or dropped since something else came first. A wait
+ * for what was called before is nothing else. */
+static void do_early(play *p, uint32_t b, uint32_t row)
+{
+    static void (*const steps[])(play *, uint32_t, uint32_t) = {do_write,     do_add,  do_add,
+                                                                do_copy_rows, do_copy, do_read};
+    const mf_backend_ops *ops = p->be->ops;
+    mf_error error = {0};
+    if (ops->begin_early == NULL || !ops->begin_early(p->be))
+        return;
+    const play before = *p;
+    for (uint32_t n = 1 + pick(p, 12); n > 0; n--)
+        steps[pick(p, 6)](p, pick(p, N_BUFFERS), pick(p, N_ROWS));
+    const play after = *p;
+    const bool is_kept = ops->end_early(p->be), is_late = pick(p, 3) == 0;
+    memcpy(p->want, before.want, sizeof p->want);
+    p->n_reads = before.n_reads;
+    if (pick(p, 2) == 0)
+        REQUIRE_OK(mf_backend_finish(p->be, &error), &error);
+    if (is_late)
+        do_write(p, b, row);
+    const bool is_taken = ops->take_early(p->be, NULL, 0);
+    CHECK(is_taken == (is_kept && !is_late));
+    CHECK(!ops->take_early(p->be, NULL, 0)); /* once */
+    if (is_taken) {
+        memcpy(p->want, after.want, sizeof p->want);
+        p->n_reads = after.n_reads;
+    }
+    p->n_taken += is_taken;
+    p->n_dropped += is_kept && !is_taken;
+}
+
 static void settle(play *p)
 {
     mf_error error = {0};
@@ -163,8 +196,9 @@ static void settle(play *p)
 
 static void take_step(play *p)
 {
-    static void (*const steps[])(play *, uint32_t, uint32_t) = {
-        do_write, do_upload, do_add, do_add, do_add, do_copy_rows, do_copy, do_read, do_read};
+    static void (*const steps[])(play *, uint32_t,
+                                 uint32_t) = {do_write,     do_upload, do_add,  do_add,  do_add,
+                                              do_copy_rows, do_copy,   do_read, do_read, do_early};
     uint32_t b = pick(p, N_BUFFERS), row = pick(p, N_ROWS);
     uint32_t n = sizeof steps / sizeof steps[0], i = pick(p, n);
     if (i == 1 && pick(p, 4) != 0)
@@ -205,6 +239,7 @@ static void check_random_work(place on, uint64_t seed)
     if (on == ON_STRICT)
         strict_backend_stats(p.be, &stats);
     CHECK(on != ON_STRICT || stats.n_overtakes > 200);
+    CHECK(on == ON_CPU || (p.n_taken > 50 && p.n_dropped > 20));
     p.be->ops->destroy(p.be);
 }
 

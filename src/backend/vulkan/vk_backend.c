@@ -45,6 +45,7 @@ static void buffer_free(mf_backend *base, mf_buffer buffer)
         return;
     mf_vk_backend *be = enter(base);
     mf_vk_memory *m = &be->buffers[buffer.id - 1];
+    mf_vk_early_drop(be);
     m->is_freed = true;
     m->last_use = mf_vk_present(be);
     be->n_freed++;
@@ -106,6 +107,7 @@ static mf_ticket upload(mf_backend *base, mf_span dest, const void *src, uint64_
 static mf_ticket upload_ahead(mf_backend *base, const mf_upload *uploads, uint32_t n)
 {
     mf_vk_backend *be = enter(base);
+    mf_vk_early_drop(be);
     mf_ticket ticket = mf_vk_upload_ahead(be, uploads, n);
     leave(be);
     return ticket;
@@ -262,6 +264,31 @@ static void record(mf_backend *base, const mf_op *op)
     assert(mf_vk_op_supports(be, op));
     mf_vk_op_record(be, op);
     leave(be);
+}
+
+static bool begin_early(mf_backend *base)
+{
+    mf_vk_backend *be = enter(base);
+    const bool has_begun = mf_vk_early_begin(be);
+    if (!has_begun)
+        leave(be);
+    return has_begun; /* with the lock */
+}
+
+static bool end_early(mf_backend *base)
+{
+    mf_vk_backend *be = (mf_vk_backend *)base;
+    const bool is_kept = mf_vk_early_end(be);
+    leave(be);
+    return is_kept;
+}
+
+static bool take_early(mf_backend *base, const int32_t *tokens, uint32_t n)
+{
+    mf_vk_backend *be = enter(base);
+    const bool is_taken = mf_vk_early_take(be, tokens, n);
+    leave(be);
+    return is_taken;
 }
 
 static void hold(mf_backend *base)
@@ -425,6 +452,9 @@ static const mf_backend_ops vulkan_ops = {
     .gather = gather,
     .gathered = gathered,
     .record = record,
+    .begin_early = begin_early,
+    .end_early = end_early,
+    .take_early = take_early,
     .hold = hold,
     .go = go,
     .is_lost = is_lost,

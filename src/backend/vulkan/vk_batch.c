@@ -113,6 +113,8 @@ void mf_vk_batch_begin(mf_vk_backend *be, const mf_sequence *sequences, uint32_t
 {
     mf_vk_batches *b = &be->batches;
     assert(n <= b->most_sequences);
+    if (be->early.state == MF_VK_EARLY_KEPT)
+        mf_vk_early_drop(be);
     if (be->stream.lost != MF_OK || n > b->most_sequences)
         return;
     const mf_span memory = take_turn(be);

@@ -73,6 +73,10 @@ uint32_t mf_vk_grid_next(mf_vk_backend *be, const mf_op *op)
 {
     mf_vk_grid *g = &be->grid;
     if (g->epoch == LAST_EPOCH) {
+        if (be->early.state != MF_VK_NOT_EARLY) { /* clearing may not come to be */
+            mf_vk_early_drop(be);
+            return g->epoch;
+        }
         clear(be, op);
         g->epoch = 0;
     }

@@ -5,6 +5,7 @@
  *   vk_api, vk_device, vk_features   the driver's functions; finding and opening a device
  *   vk_memory, vk_sparse             large allocations, and buffers cut from them or made of them
  *   vk_stream, vk_hazards            command buffers, submissions, tickets; barriers
+ *   vk_early                         commands recorded before it is known whether they come next
  *   vk_conditions                    operations that a word leaves undone
  *   vk_rings, vk_transfer            bytes in flight; writes, uploads, copies, reads
  *   vk_ahead                         uploads on a queue of their own, beside the stream
@@ -205,6 +206,26 @@ typedef struct mf_vk_stream {
     VkMemoryBarrier2 barrier;          /* what mf_vk_barrier puts into the stream */
 } mf_vk_stream;
 
+typedef enum mf_vk_early_state {
+    MF_VK_NOT_EARLY = 0,
+    MF_VK_EARLY,         /* what is called is recorded early */
+    MF_VK_EARLY_IN_VAIN, /* the same, but it had to be dropped already: nothing is recorded */
+    MF_VK_EARLY_KEPT     /* it is complete, and not of the stream yet */
+} mf_vk_early_state;
+
+/* The submission that is early, and what was before it. */
+typedef struct mf_vk_early {
+    mf_vk_early_state state;
+    mf_vk_submission *kept; /* while it is recorded it is the open one */
+    uint64_t ring_heads[MF_VK_RINGS];
+    uint32_t n_reads; /* its own */
+    uint32_t batch;   /* the current one, until it began another */
+    mf_ticket batch_use;
+    uint64_t weight_bytes; /* before; of one that is kept: what it will add */
+    void *tokens;          /* of its MF_OP_EMBED, where the host writes; NULL: it has none */
+    uint32_t n_tokens;
+} mf_vk_early;
+
 /* A pool and its command buffer, for a queue of the family. */
 VkResult mf_vk_submission_create(const mf_vk_device *d, uint32_t family, mf_vk_submission *s);
 VkResult mf_vk_timeline_create(const mf_vk_device *d, VkSemaphore *out);
@@ -219,6 +240,20 @@ void mf_vk_make_ready(mf_vk_backend *be);
 /* After a command: submits what has become long. */
 void mf_vk_command_done(mf_vk_backend *be);
 mf_ticket mf_vk_present(const mf_vk_backend *be);
+/* The two halves of mf_vk_submit: the open one's commands are complete, and none is open; one is
+ * the stream's. */
+mf_vk_submission *mf_vk_submission_close(mf_vk_backend *be);
+void mf_vk_submission_hand_over(mf_vk_backend *be, mf_vk_submission *s);
+
+/* vk_early.c, as backend.h's begin_early, end_early, take_early. */
+bool mf_vk_early_begin(mf_vk_backend *be);
+bool mf_vk_early_end(mf_vk_backend *be);
+bool mf_vk_early_take(mf_vk_backend *be, const int32_t *tokens, uint32_t n);
+/* Something else comes next, or what was recorded early cannot be kept: there is none any more. */
+void mf_vk_early_drop(mf_vk_backend *be);
+/* Its MF_OP_EMBED, if something is recorded early, has its tokens there. */
+void mf_vk_early_tokens(mf_vk_backend *be, void *tokens, uint32_t n);
+
 /* Takes in what is done: reads, frees, rings. */
 void mf_vk_retire(mf_vk_backend *be);
 /* Waits with the lock held: for room, which is rare. */
@@ -515,6 +550,7 @@ struct mf_vk_backend {
     uint64_t device_bytes;   /* taken of it; of memory that is the host's, by operands */
     mf_vk_ring rings[MF_VK_RINGS];
     mf_vk_stream stream;
+    mf_vk_early early;
     mf_vk_ahead ahead;
     mf_vk_pipelines pipelines;
     mf_vk_batches batches;

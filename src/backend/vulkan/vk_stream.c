@@ -20,9 +20,9 @@ static const uint32_t n_commands_of[] = {3, 12, 64, 128};
 /* Submissions whose commands are made ready while the host waits: an H200's driver takes 10 us for
  * each. */
 #define N_READY 3u
-/* How long a wait asks before it sleeps: sleeping wakes late (20 us on an H200). A layer whose
- * experts are uploaded takes half a millisecond. */
-#define POLL_US 1000u
+/* How long a wait asks before it sleeps: sleeping wakes late (20 to 70 us beside an H200), which is
+ * a hundredth of what takes longer than this. */
+#define POLL_US 6000u
 
 /* Of the submissions since the device was idle the next one is the step-th. */
 static void set_step(mf_vk_stream *st, uint32_t step)
@@ -112,6 +112,7 @@ void mf_vk_give_up(mf_vk_backend *be, const mf_error *error)
     if (be->ahead.queue != VK_NULL_HANDLE)
         (void)be->device.api.QueueWaitIdle(be->ahead.queue);
     st->open = be->ahead.open = NULL;
+    be->early.state = MF_VK_NOT_EARLY;
     st->condition = 0;
     st->n_reads = 0; /* their destinations hold anything */
     mf_vk_retire(be);
@@ -218,7 +219,8 @@ static void make_ready(mf_vk_backend *be, mf_vk_submission *s)
 void mf_vk_make_ready(mf_vk_backend *be)
 {
     mf_vk_stream *st = &be->stream;
-    for (uint32_t i = 1; i <= N_READY && st->open == NULL; i++) {
+    for (uint32_t i = 1; i <= N_READY && st->open == NULL && be->early.state == MF_VK_NOT_EARLY;
+         i++) {
         mf_vk_submission *s = &st->submissions[(st->submitted + i) % MF_VK_SUBMISSIONS];
         if (st->lost == MF_OK && !s->is_ready && s->ticket <= st->retired)
             make_ready(be, s);
@@ -228,8 +230,12 @@ void mf_vk_make_ready(mf_vk_backend *be)
 bool mf_vk_begin(mf_vk_backend *be)
 {
     mf_vk_stream *st = &be->stream;
-    if (st->lost != MF_OK || st->open != NULL)
-        return st->lost == MF_OK;
+    if (be->early.state == MF_VK_EARLY_KEPT)
+        mf_vk_early_drop(be);
+    if (st->lost != MF_OK || be->early.state == MF_VK_EARLY_IN_VAIN)
+        return false;
+    if (st->open != NULL)
+        return true;
     const mf_ticket ticket = st->submitted + 1;
     mf_vk_submission *s = &st->submissions[ticket % MF_VK_SUBMISSIONS];
     if (s->ticket > st->retired)
@@ -270,20 +276,29 @@ static void to_host(mf_vk_backend *be)
     memory_barrier(be, &barrier);
 }
 
-void mf_vk_submit(mf_vk_backend *be)
+mf_vk_submission *mf_vk_submission_close(mf_vk_backend *be)
 {
     mf_vk_stream *st = &be->stream;
     mf_vk_submission *s = st->open;
-    mf_vk_ahead_submit(be); /* who waits for this may need that, too */
-    if (s == NULL || st->lost != MF_OK)
-        return;
     mf_vk_condition_end(be);
     to_host(be);
     VkResult result = be->device.api.EndCommandBuffer(s->commands);
+    if (result != VK_SUCCESS) {
+        mf_vk_lost(be, result, "recording for the device");
+        return NULL;
+    }
+    for (int i = 0; i < MF_VK_RINGS; i++)
+        s->ring_heads[i] = be->rings[i].head;
+    st->open = NULL;
+    return s;
+}
+
+void mf_vk_submission_hand_over(mf_vk_backend *be, mf_vk_submission *s)
+{
     const VkCommandBufferSubmitInfo commands = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO, .commandBuffer = s->commands};
     const VkSemaphoreSubmitInfo signal = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO,
-                                          .semaphore = st->timeline,
+                                          .semaphore = be->stream.timeline,
                                           .value = s->ticket,
                                           .stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT};
     const VkSemaphoreSubmitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO,
@@ -297,22 +312,31 @@ void mf_vk_submit(mf_vk_backend *be)
                                 .pCommandBufferInfos = &commands,
                                 .signalSemaphoreInfoCount = 1,
                                 .pSignalSemaphoreInfos = &signal};
-    if (result == VK_SUCCESS)
-        result = be->device.api.QueueSubmit2(be->device.queue, 1, &info, VK_NULL_HANDLE);
+    VkResult result = be->device.api.QueueSubmit2(be->device.queue, 1, &info, VK_NULL_HANDLE);
     if (result != VK_SUCCESS) {
         mf_vk_lost(be, result, "handing work to the device");
         return;
     }
-    for (int i = 0; i < MF_VK_RINGS; i++)
-        s->ring_heads[i] = be->rings[i].head;
-    st->submitted = s->ticket;
-    st->open = NULL;
+    be->stream.submitted = s->ticket;
+}
+
+void mf_vk_submit(mf_vk_backend *be)
+{
+    mf_vk_stream *st = &be->stream;
+    if (be->early.state != MF_VK_NOT_EARLY) /* who waits may be about to free what it uses */
+        mf_vk_early_drop(be);
+    mf_vk_ahead_submit(be); /* who waits for this may need that, too */
+    if (st->open == NULL || st->lost != MF_OK)
+        return;
+    mf_vk_submission *s = mf_vk_submission_close(be);
+    if (s != NULL)
+        mf_vk_submission_hand_over(be, s);
 }
 
 void mf_vk_command_done(mf_vk_backend *be)
 {
     mf_vk_stream *st = &be->stream;
-    if (st->open == NULL || st->n_commands < st->most_commands)
+    if (st->open == NULL || st->n_commands < st->most_commands || be->early.state == MF_VK_EARLY)
         return;
     mf_vk_submit(be);
     set_step(st, st->step + 1);

@@ -84,6 +84,7 @@ static void keep_read(mf_vk_backend *be, const mf_vk_read *read)
 {
     mf_vk_stream *st = &be->stream;
     st->reads[(st->first_read + st->n_reads++) % MF_VK_MAX_READS] = *read;
+    be->early.n_reads += be->early.state == MF_VK_EARLY;
 }
 
 void mf_vk_read_back(mf_vk_backend *be, mf_span src, void *dest, uint64_t n_bytes)
