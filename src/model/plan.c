@@ -271,6 +271,22 @@ static uint32_t logit_rows(uint32_t n_sessions)
     return n_sessions > MF_LOGIT_ROWS_MAX ? MF_LOGIT_ROWS_MAX : n_sessions;
 }
 
+static bool is_on_cpu(const mf_plan_options *o)
+{
+    return strcmp(mf_backend_device(o->device), mf_backend_device(NULL)) == 0;
+}
+
+#define EARLY_PART_BYTES ((uint64_t)256) /* of a sequence's part of a batch, at most */
+
+/* The batch that a device's commands are recorded early for, and its pages. */
+static uint64_t early_bytes(const mf_plan_options *o, const mf_plan *p)
+{
+    if (is_on_cpu(o))
+        return 0;
+    return o->n_sessions * EARLY_PART_BYTES +
+           mf_plan_table_pages(p, o->n_sessions) * sizeof(mf_span);
+}
+
 /* Host lists: ids, places, rows and tokens per pick; counts per expert; gathered rows and prepared
  * tokens of the backend; logits; and what sessions have. */
 static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const mf_plan *p)
@@ -283,18 +299,13 @@ static uint64_t host_bytes(const mf_hparams *h, const mf_plan_options *o, const 
            o->n_sessions * p->session_host_bytes + prepared_bytes(h, o->device, n) +
            mf_foresight_bytes(h->n_moe_layers, h->n_experts) +
            MF_FORESIGHT_DEPTH * MF_FORESIGHT_ROWS * 8 * (uint64_t)o->k +
-           (p->draft.n_tokens != 0 ? 8 * n : 0) +
+           (p->draft.n_tokens != 0 ? 8 * n : 0) + early_bytes(o, p) +
            (o->experts_apart ? prepared_bytes(h, o->expert_device, n) : 0);
 }
 
 /* Of what rows see, side by side: a device with few rows at a time is idle. */
 #define GATHERED_BYTES ((uint64_t)8 << 20)
 #define DEVICE_GATHERED_BYTES ((uint64_t)64 << 20)
-
-static bool is_on_cpu(const mf_plan_options *o)
-{
-    return strcmp(mf_backend_device(o->device), mf_backend_device(NULL)) == 0;
-}
 
 /* Rows that are held at a time, of n floats each. */
 static uint32_t held_rows(const mf_plan_options *o, uint64_t n)
