@@ -144,9 +144,10 @@ static void stand_between(void *ctx, mf_vk_api *api)
 
 /* --------------------------------------------------------------------------------- a life -- */
 
+static const uint32_t rows[N_ROWS] = {3, 1, 2};
+
 static void record(mf_backend *be, mf_op_kind kind, mf_buffer buffer)
 {
-    static const uint32_t rows[N_ROWS] = {3, 1, 2};
     const mf_span x = {buffer, 0}, y = {buffer, N_BYTES};
     mf_op op = {.kind = kind, .n_rows = N_ROWS};
     if (kind == MF_OP_ADD)
@@ -175,6 +176,34 @@ static mf_status compute(mf_backend *be, mf_buffer buffer, mf_error *error)
     return status;
 }
 
+/* After that: what is added early counts if it is taken up, and does not if it is dropped. */
+static mf_status compute_early(mf_backend *be, mf_buffer buffer, mf_error *error)
+{
+    static float got[2][N_ROWS * N_COLS];
+    const mf_span x = {buffer, 0};
+    bool is_taken = false;
+    for (int i = 0; i < 2; i++) {
+        const bool has_begun = be->ops->begin_early(be);
+        if (has_begun) {
+            record(be, MF_OP_ADD, buffer);
+            be->ops->read(be, x, got[0], N_BYTES);
+        }
+        const bool is_kept = has_begun && be->ops->end_early(be);
+        if (i == 0)
+            is_taken = is_kept && be->ops->take_early(be, NULL, 0);
+    }
+    mf_status status = mf_backend_read(be, x, got[1], N_BYTES, error);
+    CHECK(status != MF_OK || is_taken);
+    for (uint32_t i = 0; i < N_ROWS * N_COLS && status == MF_OK; i++) {
+        const float sum = 4.0f * (float)i + 4.0f * (float)(rows[i / N_COLS] * N_COLS + i % N_COLS);
+        if (got[0][i] != sum || got[1][i] != sum) {
+            CHECK_MSG(false, "value %u is %g and %g", i, (double)got[0][i], (double)got[1][i]);
+            break;
+        }
+    }
+    return status;
+}
+
 static mf_status use_backend(mf_backend *be, mf_error *error)
 {
     const mf_op add = {.kind = MF_OP_ADD, .n_rows = N_ROWS, .u.add = {.n_cols = N_COLS}};
@@ -191,6 +220,7 @@ static mf_status use_backend(mf_backend *be, mf_error *error)
     MF_TRY(be->ops->reserve_batch(be, 3, 1000, error));
     be->ops->begin_batch(be, &sequence, 1);
     MF_TRY(compute(be, buffer, error));
+    MF_TRY(compute_early(be, buffer, error));
     be->ops->copy(be, (mf_span){more, 0}, (mf_span){buffer, 0}, N_BYTES);
     (void)be->ops->upload(be, (mf_span){more, 0}, be->ops->buffer_host(be, staging), 5 << 20);
     const mf_upload ahead = {{more, 0}, be->ops->buffer_host(be, staging), 5 << 20};
