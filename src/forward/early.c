@@ -194,6 +194,5 @@ bool mf_early_take(mf_runner *r, const mf_batch *batch)
     r->state_bytes_touched += e->state_bytes_touched;
     r->n_reported = 0;
     mf_forward_want(r, batch);
-    e->n_taken++;
     return true;
 }

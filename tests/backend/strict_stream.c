@@ -7,10 +7,10 @@
 
 /* Entries that are chosen among. */
 #define WINDOW 8u
-static uint32_t random_below(strict_backend *be, uint32_t n);
-
 /* Copies that are held before work runs without being waited for: queues are bounded. */
 #define MOST_COPIED ((uint64_t)256 << 20)
+
+static uint32_t random_below(strict_backend *be, uint32_t n);
 
 static void *must(void *memory)
 {

@@ -28,23 +28,11 @@ bool mf_vk_early_begin(mf_vk_backend *be)
     for (int i = 0; i < MF_VK_RINGS; i++)
         e->ring_heads[i] = be->rings[i].head;
     e->n_reads = 0;
-    e->batch = be->batches.current;
-    e->batch_use = be->batches.batches[e->batch].last_use;
     e->weight_bytes = be->weight_bytes;
     e->tokens = NULL;
     e->n_tokens = 0;
     e->state = MF_VK_EARLY;
     return true;
-}
-
-/* Its batch is another than the one before it, unless none was begun. */
-static void forget_batch(mf_vk_backend *be)
-{
-    mf_vk_batch *batch = &be->batches.batches[be->batches.current];
-    if (be->batches.current == be->early.batch)
-        batch->last_use = be->early.batch_use;
-    else /* nobody reads it */
-        batch->last_use = 0;
 }
 
 void mf_vk_early_drop(mf_vk_backend *be)
@@ -55,6 +43,7 @@ void mf_vk_early_drop(mf_vk_backend *be)
     if (e->state == MF_VK_NOT_EARLY || e->state == MF_VK_EARLY_IN_VAIN)
         return;
     mf_vk_submission *s = is_kept ? e->kept : st->open;
+    mf_vk_batch *batch = &be->batches.batches[be->batches.current];
     if (s != NULL) /* its commands are reset when it is opened again */
         s->ticket = 0;
     st->open = NULL;
@@ -64,8 +53,9 @@ void mf_vk_early_drop(mf_vk_backend *be)
     st->condition = 0;
     st->is_condition_stale = false;
     st->has_unseen_conditions = true;
-    st->accesses_all = true; /* what was touched before it is not known any more */
-    forget_batch(be);
+    st->accesses_all = true;             /* what was touched before it is not known any more */
+    if (batch->last_use > st->submitted) /* by what never comes */
+        batch->last_use = st->submitted;
     be->weight_bytes = is_kept ? be->weight_bytes : e->weight_bytes;
     e->state = is_kept ? MF_VK_NOT_EARLY : MF_VK_EARLY_IN_VAIN;
 }

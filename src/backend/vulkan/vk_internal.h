@@ -218,9 +218,7 @@ typedef struct mf_vk_early {
     mf_vk_early_state state;
     mf_vk_submission *kept; /* while it is recorded it is the open one */
     uint64_t ring_heads[MF_VK_RINGS];
-    uint32_t n_reads; /* its own */
-    uint32_t batch;   /* the current one, until it began another */
-    mf_ticket batch_use;
+    uint32_t n_reads;      /* its own */
     uint64_t weight_bytes; /* before; of one that is kept: what it will add */
     void *tokens;          /* of its MF_OP_EMBED, where the host writes; NULL: it has none */
     uint32_t n_tokens;

@@ -323,8 +323,7 @@ void mf_vk_submission_hand_over(mf_vk_backend *be, mf_vk_submission *s)
 void mf_vk_submit(mf_vk_backend *be)
 {
     mf_vk_stream *st = &be->stream;
-    if (be->early.state != MF_VK_NOT_EARLY) /* who waits may be about to free what it uses */
-        mf_vk_early_drop(be);
+    mf_vk_early_drop(be);   /* who waits may be about to free what it uses */
     mf_vk_ahead_submit(be); /* who waits for this may need that, too */
     if (st->open == NULL || st->lost != MF_OK)
         return;
