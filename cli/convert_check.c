@@ -2,6 +2,7 @@
 /* Perplexity before and after. */
 #include "convert_check.h"
 
+#include "interrupt.h"
 #include "score.h"
 
 #include <math.h>
@@ -9,6 +10,12 @@
 
 /* Of a window, at most: what is compared need not remember more. */
 #define WINDOW_TOKENS 1024u
+
+static int on_progress(void *user, uint64_t n_done, uint64_t n_total)
+{
+    (void)user, (void)n_done, (void)n_total;
+    return mf_cli_interrupted();
+}
 
 /* sums: as mf_engine_sum_inputs, or NULL. */
 static int score_model(const mf_cli_check *c, const char *model, const mf_cli_ids *ids,
@@ -38,9 +45,12 @@ static int score_model(const mf_cli_check *c, const char *model, const mf_cli_id
     if (status == MF_OK && sums != NULL)
         status = mf_engine_sum_inputs(engine, sums, &error);
     *score = (mf_cli_score){.n_vocab = info.n_vocab};
-    exit_code = status == MF_OK
-                    ? mf_cli_score_windows(session, ids->tokens, ids->n_tokens, n_context, score)
-                    : mf_cli_fail(status, &error);
+    if (status == MF_OK) {
+        mf_session_set_progress(session, on_progress, NULL);
+        exit_code = mf_cli_score_windows(session, ids->tokens, ids->n_tokens, n_context, score);
+    } else {
+        exit_code = mf_cli_fail(status, &error);
+    }
     mf_session_free(&session);
     mf_engine_close(&engine);
     return exit_code;
