@@ -92,20 +92,36 @@ int mf_cli_calibrate(const mf_cli_check *c, double **sums, uint64_t *n_sums)
     return exit_code;
 }
 
+int mf_cli_check_begin(mf_cli_check *c)
+{
+    mf_model_info info;
+    mf_error error = {0};
+    mf_engine_options options;
+    mf_engine_options_default(&options);
+    options.packed_expert_bits = c->packed_bits;
+    const mf_status status = mf_model_inspect(c->source, &options, &info, &error);
+    int exit_code = status == MF_OK ? read_ids(c, &c->ids) : mf_cli_fail(status, &error);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = mf_cli_score_check(c->source, c->file, &c->ids, info.n_vocab);
+    return exit_code;
+}
+
 int mf_cli_check_made(mf_cli_check *c)
 {
-    mf_cli_ids ids = {0};
     mf_cli_score before = {0}, after = {0};
-    int exit_code = read_ids(c, &ids);
+    int exit_code = score_model(c, c->source, &c->ids, NULL, &before);
     if (exit_code == MF_EXIT_OK)
-        exit_code = score_model(c, c->source, &ids, NULL, &before);
-    if (exit_code == MF_EXIT_OK)
-        exit_code = score_model(c, c->made, &ids, NULL, &after);
+        exit_code = score_model(c, c->made, &c->ids, NULL, &after);
     if (exit_code == MF_EXIT_OK) {
         c->n_scored = before.n_scored;
         c->source_perplexity = exp(before.sum_nll / (double)before.n_scored);
         c->made_perplexity = exp(after.sum_nll / (double)after.n_scored);
     }
-    free(ids.tokens);
     return exit_code;
+}
+
+void mf_cli_check_end(mf_cli_check *c)
+{
+    free(c->ids.tokens);
+    c->ids = (mf_cli_ids){0};
 }

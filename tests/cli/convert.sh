@@ -128,6 +128,10 @@ expect_code 0
 expect_true at_most 0.1 "$(json "$out" relative_error)"
 run convert "$demo" "$scratch/none" --bits 2 --calibrate "$scratch/nothing"
 expect_error "*nothing*"
+# a text that cannot be read is known before anything is written
+run convert "$demo" "$scratch/none" --check "$scratch/nothing"
+expect_error "$scratch/nothing: cannot open: *"
+expect_true [ ! -e "$scratch/none" ]
 for bits in 1 7 9 x; do
     run convert "$demo" "$scratch/none" --bits $bits
     expect_true [ "$code" -ne 0 ]
