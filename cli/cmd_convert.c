@@ -457,8 +457,13 @@ static int convert(convert_args *a, outcome *o)
 static int verify_alone(const convert_args *a)
 {
     const int exit_code = verify(a, a->model);
-    if (exit_code == MF_EXIT_OK && !a->has_json)
+    if (exit_code == MF_EXIT_OK && a->has_json) {
+        mf_cli_json json = mf_cli_json_begin(stdout);
+        mf_cli_json_bool(&json, "verified", true);
+        mf_cli_json_end(&json);
+    } else if (exit_code == MF_EXIT_OK) {
         printf("read back              every checksum is right\n");
+    }
     return exit_code;
 }
 

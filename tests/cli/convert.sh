@@ -53,6 +53,14 @@ cp "$out" "$scratch/text"
 run run "$scratch/two" -p "Once upon a time" -n 48 --temp 0 --quiet
 expect_same "$out" "$scratch/text"
 
+# read back by itself
+run convert --verify "$scratch/m"
+expect_code 0
+expect_exact "$out" "read back              every checksum is right"
+run convert --verify "$scratch/m" --json
+expect_code 0
+expect_exact "$out" '{"verified": true}'
+
 # damage is found
 printf x | dd of="$scratch/m/experts/layer_03.bin" bs=1 seek=500000 conv=notrunc 2>/dev/null
 run convert --verify "$scratch/m"
