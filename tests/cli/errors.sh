@@ -185,6 +185,10 @@ for command in 'run -p x' 'tokenize -p x' 'info'; do
     ask_here $command model.gguf
     expect_error "model.gguf: at byte 0: the file ends within its first four bytes"
 done
+mkdir "$scratch/fifos" # it is not waited for who writes to it
+mkfifo "$scratch/fifos/model.gguf"
+run info "$scratch/fifos"
+expect_error "$scratch/fifos/model.gguf: not a regular file"
 # said in words, not only by the field's name
 run info "$good" --ctx 99999999
 expect_error "a context of 99999999 tokens (n_context_tokens) is more than the model's *"
