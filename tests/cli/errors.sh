@@ -87,6 +87,14 @@ damaged
 rm "$shard"
 ask
 expect_error "$model*"
+ln -s nowhere "$shard" # as in a hub's cache whose blobs were removed
+rm "$model/model.safetensors.index.json"
+ask
+expect_error "$shard: cannot open: no such file (a link to a file that is not there)"
+rm "$model/config.json"
+ln -s nowhere "$model/config.json"
+ask
+expect_error "$model/config.json: cannot open: no such file (a link to a file that is not there)"
 damaged
 echo '[]' >"$model/tokenizer.json"
 ask
