@@ -76,6 +76,10 @@ expect_error "$scratch/fifo: not a regular file"
 head -c 1000 "$scratch/text" >"$scratch/short"
 run replay "$scratch/short"
 expect_error "$scratch/short: byte *: the trace ends within a block"
+run replay "$scratch/text" --warmup 39 --json --slots 50%
+expect_true [ "$(json "$out" tokens)" = 1 ]
+run replay "$scratch/text" --warmup 40
+expect_error "$scratch/text: --warmup leaves none of 40 evaluations"
 run replay "$scratch/text" --policy best
 expect_error "cache_policy: 'best' is not known, expected next-use, lru, lfu or s3-fifo"
 run replay "$scratch/text" --slots 0
