@@ -103,7 +103,8 @@ static double name_x(size_t i)
 
 static double name_y(size_t i)
 {
-    return HEIGHT - 30 + ROW_HEIGHT * (double)(i / NAMES_A_ROW);
+    const size_t row = i / NAMES_A_ROW;
+    return HEIGHT - 30 + ROW_HEIGHT * (double)row;
 }
 
 static void draw_legend(FILE *out, const mf_replay_line *lines, size_t n_lines)
