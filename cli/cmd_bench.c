@@ -316,6 +316,10 @@ static mf_status open_bench(bench *b, mf_error *error)
         status = mf_engine_follow_routing(b->engine, b->routing, error);
     if (status == MF_OK && args->trace)
         status = mf_engine_record_routing(b->engine, args->trace, error);
+    if (status == MF_OK && args->has_operations) /* whether they can be, before all rounds */
+        status = mf_engine_time_operations(b->engine, 1, error);
+    if (status == MF_OK && args->has_operations)
+        status = mf_engine_time_operations(b->engine, 0, error);
     return status;
 }
 

@@ -402,15 +402,18 @@ static int verify(const convert_args *a, const char *model)
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
 
-static int check(const convert_args *a, mf_cli_check *out)
+/* What the check needs is missing before the work is done, not after it. */
+static int begin_check(const convert_args *a, mf_cli_check *out)
 {
+    if (a->check == NULL || a->out == NULL || a->options.is_dry_run)
+        return MF_EXIT_OK;
     *out = (mf_cli_check){.source = a->model,
                           .made = a->out,
                           .file = a->check,
                           .packed_bits = a->options.packed_expert_bits,
                           .n_threads = a->options.n_threads,
                           .n_tokens = a->n_check_tokens};
-    return mf_cli_check_made(out);
+    return mf_cli_check_begin(out);
 }
 
 static int calibrate(convert_args *a, double **sums)
@@ -425,16 +428,15 @@ static int calibrate(convert_args *a, double **sums)
     return exit_code;
 }
 
-static int convert(convert_args *a)
+static int convert(convert_args *a, outcome *o)
 {
-    outcome o = {0};
     mf_error error = {0};
     int exit_code = MF_EXIT_OK;
     bar b = begin_bar(a, "converting");
     const double started = mf_cli_now();
     a->options.user = &b;
-    const mf_status status = mf_convert(a->model, a->out, &a->options, &o.result, &error);
-    o.seconds = mf_cli_now() - started;
+    const mf_status status = mf_convert(a->model, a->out, &a->options, &o->result, &error);
+    o->seconds = mf_cli_now() - started;
     end_bar(&b);
     if (status == MF_ERR_CANCELLED) {
         if (!a->is_quiet)
@@ -445,18 +447,23 @@ static int convert(convert_args *a)
         return mf_cli_fail(status, &error);
     if (a->verifies && !a->options.is_dry_run)
         exit_code = verify(a, a->out);
-    if (exit_code == MF_EXIT_OK && a->check != NULL && !a->options.is_dry_run)
-        exit_code = check(a, &o.check);
+    if (exit_code == MF_EXIT_OK && o->check.file != NULL)
+        exit_code = mf_cli_check_made(&o->check);
     if (exit_code == MF_EXIT_OK)
-        print_outcome(a, &o);
+        print_outcome(a, o);
     return exit_code;
 }
 
 static int verify_alone(const convert_args *a)
 {
     const int exit_code = verify(a, a->model);
-    if (exit_code == MF_EXIT_OK && !a->has_json)
+    if (exit_code == MF_EXIT_OK && a->has_json) {
+        mf_cli_json json = mf_cli_json_begin(stdout);
+        mf_cli_json_bool(&json, "verified", true);
+        mf_cli_json_end(&json);
+    } else if (exit_code == MF_EXIT_OK) {
         printf("read back              every checksum is right\n");
+    }
     return exit_code;
 }
 
@@ -476,11 +483,14 @@ static int run(convert_args *a)
     a->options.drive_shares = a->shares;
     mf_cli_interrupt_install();
     double *sums = NULL;
-    int exit_code = MF_EXIT_OK;
-    if (a->calibration != NULL && a->out != NULL && !a->options.is_dry_run)
+    outcome o = {0};
+    int exit_code = begin_check(a, &o.check);
+    if (exit_code == MF_EXIT_OK && a->calibration != NULL && a->out != NULL &&
+        !a->options.is_dry_run)
         exit_code = calibrate(a, &sums);
     if (exit_code == MF_EXIT_OK)
-        exit_code = a->out != NULL ? convert(a) : verify_alone(a);
+        exit_code = a->out != NULL ? convert(a, &o) : verify_alone(a);
+    mf_cli_check_end(&o.check);
     free(sums);
     mf_routing_close(&routing);
     return mf_cli_finish(exit_code);

@@ -182,17 +182,29 @@ static void write_json(const doctor *d, FILE *out)
     mf_cli_json_end(&json);
 }
 
+/* Of a vocabulary that cannot be read: the reason may name the model's file. */
+static bool names_files(const char *reason, const char *model)
+{
+    const char *slash = strrchr(model, '/');
+    return strchr(reason, '/') || strstr(reason, slash && slash[1] ? slash + 1 : model);
+}
+
 /* What names this user's files is left out. */
 static int write_report(const doctor *d)
 {
+    const mf_cli_patient *p = &d->patient;
     doctor clean = *d;
     for (size_t i = 0; i < clean.findings.n; i++) {
         mf_cli_finding *f = &clean.findings.list[i];
         const char *place_end = strcmp(f->name, "models") == 0 ? strrchr(f->value, ':') : NULL;
         if (place_end)
             memmove(f->value, place_end + 2, strlen(place_end + 2) + 1);
-        if (strcmp(f->name, "model") == 0 && d->patient.status != MF_OK)
-            snprintf(f->advice, sizeof f->advice, "%s", mf_status_name(d->patient.status));
+        if (strcmp(f->name, "model") != 0)
+            continue;
+        if (p->status != MF_OK)
+            snprintf(f->advice, sizeof f->advice, "%s", mf_status_name(p->status));
+        else if (p->text != MF_OK && names_files(f->advice, p->model))
+            snprintf(f->advice, sizeof f->advice, "%s", mf_status_name(p->text));
     }
     FILE *file = fopen(d->report, "wxe");
     if (!file)

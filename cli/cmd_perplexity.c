@@ -112,6 +112,9 @@ static int evaluate(perplexity_args *args, const int32_t *tokens, size_t n_token
         n_context = n_tokens < limit ? n_tokens : limit;
         options->n_context_tokens = (uint32_t)n_context;
     }
+    if (args->n_skipped >=
+        (n_tokens < n_context ? n_tokens : n_context)) /* of the longest window */
+        return mf_cli_error("%s: --skip leaves no token to score", args->file);
     mf_status status = mf_engine_open(args->model, options, &engine, &error);
     if (status == MF_OK)
         status = mf_session_create(engine, &session, &error);
@@ -122,8 +125,6 @@ static int evaluate(perplexity_args *args, const int32_t *tokens, size_t n_token
         mf_cli_score s = {.n_vocab = info->n_vocab, .n_skipped = (size_t)args->n_skipped};
         double started = mf_cli_now();
         exit_code = mf_cli_score_windows(session, tokens, n_tokens, n_context, &s);
-        if (exit_code == MF_EXIT_OK && s.n_scored == 0)
-            exit_code = mf_cli_error("%s: --skip leaves no token to score", args->file);
         if (exit_code == MF_EXIT_OK)
             print_score(args, &s, n_tokens, mf_cli_now() - started);
         exit_code = mf_cli_end_trace(engine, args->trace, exit_code);

@@ -43,7 +43,7 @@ typedef struct budget {
     uint64_t ram_bytes;
     double held; /* of the experts */
     double read_bytes;
-    double tokens_per_second; /* 0: a rate is not known */
+    double tokens_per_second; /* 0: a rate is not known, or it does not run */
 } budget;
 
 typedef struct plan_args {
@@ -185,7 +185,7 @@ static void print_rate(const char *name, double rate, bool is_given)
 
 static void print_budget(const budget *b, const char *what)
 {
-    char ram[MF_CLI_SIZE_CHARS], reads[MF_CLI_SIZE_CHARS], speed[MF_CLI_SIZE_CHARS] = "?";
+    char ram[MF_CLI_SIZE_CHARS], reads[MF_CLI_SIZE_CHARS], speed[MF_CLI_SIZE_CHARS] = "-";
     if (b->tokens_per_second > 0)
         snprintf(speed, sizeof speed, "%.2f", b->tokens_per_second);
     printf("%12s %12.1f %% %14s %12s%s\n", mf_cli_size_up(ram, b->ram_bytes), 100 * b->held,
@@ -268,7 +268,8 @@ static void print_json(const plan *p)
 
 static void print_one(plan *p, bool is_alone)
 {
-    set_speed(p, &p->here);
+    if (mf_cli_runs(&p->info))
+        set_speed(p, &p->here);
     for (uint32_t i = 0; i < p->n_budgets; i++)
         set_speed(p, &p->budgets[i]);
     if (p->args->has_json)

@@ -381,7 +381,10 @@ int mf_cmd_replay(int argc, char **argv)
     mf_status status = mf_routing_open(args.trace, NULL, &g.routing, &error);
     if (status == MF_OK) {
         mf_routing_get_info(g.routing, &g.info);
-        exit_code = run_grid(&g);
+        exit_code = args.n_warmup < g.info.n_passes
+                        ? run_grid(&g)
+                        : mf_cli_error("%s: --warmup leaves none of %" PRIu64 " evaluations",
+                                       args.trace, g.info.n_passes);
     } else {
         exit_code = mf_cli_fail(status, &error);
     }

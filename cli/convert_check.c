@@ -2,6 +2,7 @@
 /* Perplexity before and after. */
 #include "convert_check.h"
 
+#include "interrupt.h"
 #include "score.h"
 
 #include <math.h>
@@ -9,6 +10,12 @@
 
 /* Of a window, at most: what is compared need not remember more. */
 #define WINDOW_TOKENS 1024u
+
+static int on_progress(void *user, uint64_t n_done, uint64_t n_total)
+{
+    (void)user, (void)n_done, (void)n_total;
+    return mf_cli_interrupted();
+}
 
 /* sums: as mf_engine_sum_inputs, or NULL. */
 static int score_model(const mf_cli_check *c, const char *model, const mf_cli_ids *ids,
@@ -38,9 +45,12 @@ static int score_model(const mf_cli_check *c, const char *model, const mf_cli_id
     if (status == MF_OK && sums != NULL)
         status = mf_engine_sum_inputs(engine, sums, &error);
     *score = (mf_cli_score){.n_vocab = info.n_vocab};
-    exit_code = status == MF_OK
-                    ? mf_cli_score_windows(session, ids->tokens, ids->n_tokens, n_context, score)
-                    : mf_cli_fail(status, &error);
+    if (status == MF_OK) {
+        mf_session_set_progress(session, on_progress, NULL);
+        exit_code = mf_cli_score_windows(session, ids->tokens, ids->n_tokens, n_context, score);
+    } else {
+        exit_code = mf_cli_fail(status, &error);
+    }
     mf_session_free(&session);
     mf_engine_close(&engine);
     return exit_code;
@@ -82,20 +92,36 @@ int mf_cli_calibrate(const mf_cli_check *c, double **sums, uint64_t *n_sums)
     return exit_code;
 }
 
+int mf_cli_check_begin(mf_cli_check *c)
+{
+    mf_model_info info;
+    mf_error error = {0};
+    mf_engine_options options;
+    mf_engine_options_default(&options);
+    options.packed_expert_bits = c->packed_bits;
+    const mf_status status = mf_model_inspect(c->source, &options, &info, &error);
+    int exit_code = status == MF_OK ? read_ids(c, &c->ids) : mf_cli_fail(status, &error);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = mf_cli_score_check(c->source, c->file, &c->ids, info.n_vocab);
+    return exit_code;
+}
+
 int mf_cli_check_made(mf_cli_check *c)
 {
-    mf_cli_ids ids = {0};
     mf_cli_score before = {0}, after = {0};
-    int exit_code = read_ids(c, &ids);
+    int exit_code = score_model(c, c->source, &c->ids, NULL, &before);
     if (exit_code == MF_EXIT_OK)
-        exit_code = score_model(c, c->source, &ids, NULL, &before);
-    if (exit_code == MF_EXIT_OK)
-        exit_code = score_model(c, c->made, &ids, NULL, &after);
+        exit_code = score_model(c, c->made, &c->ids, NULL, &after);
     if (exit_code == MF_EXIT_OK) {
         c->n_scored = before.n_scored;
         c->source_perplexity = exp(before.sum_nll / (double)before.n_scored);
         c->made_perplexity = exp(after.sum_nll / (double)after.n_scored);
     }
-    free(ids.tokens);
     return exit_code;
+}
+
+void mf_cli_check_end(mf_cli_check *c)
+{
+    free(c->ids.tokens);
+    c->ids = (mf_cli_ids){0};
 }

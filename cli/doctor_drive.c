@@ -99,15 +99,21 @@ static void look_at_direct(mf_cli_findings *all, const mf_cli_trials *t)
                      " of the CPU's time that reads through the page cache take.");
 }
 
+/* Of a longer path the end is shown: what follows has to find room, and a report tells the path by
+ * it. */
+#define SHOWN_PATH 200
+
 static void look_at_place(mf_cli_findings *all, const char *path)
 {
+    const size_t n = strlen(path), n_hidden = n > SHOWN_PATH ? n - SHOWN_PATH : 0;
     char room[MF_CLI_SIZE_CHARS];
     struct statvfs v;
     const file_system *fs = file_system_of(path);
     const bool has_room = statvfs(path, &v) == 0;
-    mf_cli_finding *f = mf_cli_find(
-        all, "models", "%s: %s, %s free", path, fs ? fs->name : "a file system not known here",
-        has_room ? mf_cli_size(room, (double)v.f_bavail * (double)v.f_frsize) : "?");
+    mf_cli_finding *f =
+        mf_cli_find(all, "models", "%s%s: %s, %s free", n_hidden > 0 ? "..." : "", path + n_hidden,
+                    fs ? fs->name : "a file system not known here",
+                    has_room ? mf_cli_size(room, (double)v.f_bavail * (double)v.f_frsize) : "?");
     if (fs && fs->why)
         mf_cli_advise(f, MF_CLI_NOTE, "%s", fs->why);
 }

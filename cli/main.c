@@ -35,7 +35,7 @@ static const char help[] =
     "  help [COMMAND]  this text, or a command's options; also -h, --help\n"
     "  version         what this program is; also -V, --version\n"
     "\n"
-    "Exit codes: 0 done, 1 error, 2 wrong usage, 130 answer interrupted.\n";
+    "Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted.\n";
 
 static const struct command {
     const char *name;

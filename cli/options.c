@@ -394,13 +394,26 @@ static bool is_for_model(const char *word)
     return strcmp(word, "-m") == 0 || strncmp(word, "--model", 7) == 0;
 }
 
+/* The option that getopt has refused: as a letter, or the word that it stands in. getopt is still
+ * at a word of letters that has more of them, and one of several bytes is refused by its first. */
+static const char *refused_word(const mf_cli_parser *parser, char letter[3])
+{
+    const char *word = parser->argv[optind - 1];
+    const char *next = optind < parser->argc ? parser->argv[optind] : "";
+    const bool is_byte = optopt < 0 || (optopt >= 128 && optopt < 256);
+    const bool is_letter = optopt > 0 && optopt < 128;
+    if (is_byte)
+        return *next == '-' && strchr(next, (char)optopt) ? next : word;
+    if (is_letter && (strncmp(word, "--", 2) != 0 || !strchr(parser->short_options, optopt)))
+        return letter;
+    return word;
+}
+
 /* getopt's '?' and ':': which option was it? */
 static int bad_option(const mf_cli_parser *parser, int answer)
 {
-    const char *word = parser->argv[optind - 1];
     char letter[3] = {'-', (char)optopt, '\0'};
-    if (optopt > 0 && optopt < 256 && strncmp(word, "--", 2) != 0)
-        word = letter;
+    const char *word = refused_word(parser, letter);
     const char *what = "is not an option";
     if (answer == ':')
         what = "needs a value";

@@ -119,11 +119,13 @@ uint64_t mf_cli_peak_rss_bytes(void)
 
 int mf_cli_finish(int status)
 {
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        mf_cli_error("standard output: cannot write: %s", strerror(errno));
-        return status == MF_EXIT_OK ? MF_EXIT_ERROR : status;
-    }
-    return status;
+    errno = 0; /* of what failed before, and is not tried again, no reason is left */
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    const int why = errno;
+    mf_cli_error("standard output: cannot write%s%s", why != 0 ? ": " : "",
+                 why != 0 ? strerror(why) : "");
+    return status == MF_EXIT_OK ? MF_EXIT_ERROR : status;
 }
 
 int mf_cli_end_trace(mf_engine *engine, const char *trace, int exit_code)

@@ -12,6 +12,10 @@
 #define PANEL_WIDTH 350
 #define PANEL_HEIGHT 260
 #define GAP 110
+/* Of the legend, which has a row below for those that the picture is not wide enough for. */
+#define NAME_WIDTH 150
+#define ROW_HEIGHT 18
+#define NAMES_A_ROW ((WIDTH - LEFT) / NAME_WIDTH)
 
 typedef struct panel {
     FILE *out;
@@ -92,18 +96,26 @@ static void draw_line(const panel *p, const mf_replay_result *results, size_t n,
                 x_of(p, (double)results[i].n_slots), y_of(p, value(&results[i])), colour);
 }
 
+static double name_x(size_t i)
+{
+    return LEFT + NAME_WIDTH * (double)(i % NAMES_A_ROW);
+}
+
+static double name_y(size_t i)
+{
+    const size_t row = i / NAMES_A_ROW;
+    return HEIGHT - 30 + ROW_HEIGHT * (double)row;
+}
+
 static void draw_legend(FILE *out, const mf_replay_line *lines, size_t n_lines)
 {
-    const double y = HEIGHT - 30;
-    double x = LEFT;
-    for (size_t i = 0; i < n_lines; i++) {
+    for (size_t i = 0; i < n_lines; i++)
         fprintf(out,
                 "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>"
                 "<text x=\"%.1f\" y=\"%.1f\">%s, %s</text>\n",
-                x, y, colour_of(i), x + 17, y + 11, lines[i].policy,
+                name_x(i), name_y(i), colour_of(i), name_x(i) + 17, name_y(i) + 11, lines[i].policy,
                 mf_predict_name(lines[i].predict));
-        x += 150;
-    }
+    const double x = name_x(n_lines), y = name_y(n_lines);
     fprintf(
         out,
         "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#000\" "
@@ -148,10 +160,10 @@ void mf_replay_plot(FILE *out, const char *title, const mf_replay_line *lines, s
                           "tokens a second",
                           ""};
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
             "font-family=\"sans-serif\" font-size=\"12\">\n<style>.name{font-weight:bold}</style>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text x=\"%d\" y=\"20\">",
-            WIDTH, HEIGHT, LEFT);
+            WIDTH, name_y(n_lines) + 30, LEFT);
     escape(out, title);
     fputs("</text>\n", out);
     draw_axes(&hits);

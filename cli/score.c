@@ -34,6 +34,8 @@ int mf_cli_score_windows(mf_session *session, const int32_t *tokens, size_t n_to
         mf_session_clear(session);
         mf_status status =
             mf_session_eval_each(session, s->window, s->n_window, on_logits, s, &error);
+        if (status == MF_ERR_CANCELLED)
+            return MF_EXIT_INTERRUPTED;
         if (status != MF_OK)
             return mf_cli_fail(status, &error);
         s->n_windows++;

@@ -16,7 +16,8 @@ typedef struct mf_cli_score {
 } mf_cli_score;
 
 /* Windows of n_context tokens, each from the empty state; the first token of each is not predicted.
- * Prints the error; returns an exit code. */
+ * Prints the error; returns an exit code: MF_EXIT_INTERRUPTED where the session's progress callback
+ * cancels. */
 int mf_cli_score_windows(mf_session *session, const int32_t *tokens, size_t n_tokens,
                          size_t n_context, mf_cli_score *score);
 /* At least two tokens of `file`, and none that the model has no logit for. */

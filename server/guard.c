@@ -50,6 +50,11 @@ static bool read_keys(mf_srv_guard *g, mf_error *error)
             is_good = add_key(g, line, error);
         }
     }
+    if (is_good && ferror(f)) {
+        snprintf(error->message, sizeof error->message, "%s: cannot read: %s", path,
+                 strerror(errno));
+        is_good = false;
+    }
     if (f)
         fclose(f);
     explicit_bzero(line, sizeof line);
@@ -61,9 +66,20 @@ static bool read_keys(mf_srv_guard *g, mf_error *error)
     return is_good;
 }
 
+static bool is_address(const char *name)
+{
+    unsigned char any[sizeof(struct in6_addr)];
+    return inet_pton(AF_INET, name, any) == 1 || inet_pton(AF_INET6, name, any) == 1;
+}
+
 bool mf_srv_guard_open(mf_srv_guard *g, const mf_srv_config *config, mf_error *error)
 {
     *g = (mf_srv_guard){.config = config};
+    if (config->host && !is_address(config->host) && !mf_srv_is_loopback(config->host)) {
+        snprintf(error->message, sizeof error->message, "--host %s: expected an address",
+                 config->host);
+        return false;
+    }
     g->is_loopback = !config->host || mf_srv_is_loopback(config->host);
     if (gethostname(g->host_name, sizeof g->host_name - 1) != 0)
         *g->host_name = '\0';
@@ -118,12 +134,6 @@ static bool host_of(const char *text, char *name, size_t capacity)
     memcpy(name, text, (size_t)(end - text));
     name[end - text] = '\0';
     return true;
-}
-
-static bool is_address(const char *name)
-{
-    unsigned char any[sizeof(struct in6_addr)];
-    return inet_pton(AF_INET, name, any) == 1 || inet_pton(AF_INET6, name, any) == 1;
 }
 
 static bool allows_name(const mf_srv_guard *g, const char *name)

@@ -16,6 +16,7 @@ typedef struct mf_srv_guard {
     bool is_loopback;    /* nobody else can reach it */
 } mf_srv_guard;
 
+/* Refuses a host that is no address, and one that others can reach without keys. */
 bool mf_srv_guard_open(mf_srv_guard *g, const mf_srv_config *config, mf_error *error);
 void mf_srv_guard_close(mf_srv_guard *g);
 

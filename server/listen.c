@@ -137,10 +137,8 @@ static bool serve_addresses(mf_srv_server *server, mf_error *error)
     const bool is_default = !host || strcasecmp(host, "localhost") == 0;
     const bool is_v6 = !is_default && inet_pton(AF_INET6, host, &v6) == 1;
     char where[96];
-    if (!is_default && !is_v6 && inet_pton(AF_INET, host, &v4) != 1) {
-        snprintf(error->message, sizeof error->message, "--host %s: expected an address", host);
-        return false;
-    }
+    if (!is_default && !is_v6)
+        (void)inet_pton(AF_INET, host, &v4); /* an address, as the guard has seen */
     snprintf(where, sizeof where, "%.60s, port %u", host ? host : "127.0.0.1", server->port);
     int fd = is_v6 ? listen_v6(server, v6) : listen_v4(server, v4);
     if (fd < 0)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool ends_with(const char *text, const char *end)
@@ -76,6 +77,14 @@ mf_status mf_fail_no_directory(const char *path, int os_errno, mf_error *error)
                       "%s: cannot open directory", path);
 }
 
+static const char dangling[] = " (a link to a file that is not there)";
+
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
 mf_status mf_fail_no_config(const char *dir, const char *path, mf_error *error)
 {
     const char *why = "";
@@ -85,7 +94,9 @@ mf_status mf_fail_no_config(const char *dir, const char *path, mf_error *error)
         return mf_fail(error, MF_ERR_NOT_FOUND,
                        "%s: cannot open: no such file (a checkpoint lies in %s/%s)", path, dir,
                        below);
-    if (has_entry(dir, "snapshots", ""))
+    if (is_link(path))
+        why = dangling;
+    else if (has_entry(dir, "snapshots", ""))
         why = " (this is a hub cache: give a directory below its snapshots/)";
     else if (has_entry(dir, "models--", ""))
         why = " (this is a hub cache: give a directory below models--NAME/snapshots/)";
@@ -97,7 +108,9 @@ mf_status mf_fail_no_config(const char *dir, const char *path, mf_error *error)
 mf_status mf_fail_no_weights(const char *dir, const char *path, mf_error *error)
 {
     const char *why = "";
-    if (has_entry(dir, "pytorch_model", "") || has_entry(dir, "", ".bin"))
+    if (is_link(path))
+        why = dangling;
+    else if (has_entry(dir, "pytorch_model", "") || has_entry(dir, "", ".bin"))
         why = " (there are PyTorch's pickled weights, which are not supported: convert them to "
               "safetensors)";
     else if (has_entry(dir, "", ".safetensors"))

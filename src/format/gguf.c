@@ -368,7 +368,7 @@ mf_status mf_gguf_open(const mf_allocator *a, const char *path, mf_gguf *out, mf
 {
     mf_gguf g;
     struct stat st;
-    gguf_reader r = {&g, open(path, O_RDONLY | O_CLOEXEC), 0, error};
+    gguf_reader r = {&g, open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), 0, error};
     if (r.fd < 0)
         return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
                           "%s: cannot open", path);

@@ -73,14 +73,16 @@ typedef struct gguf_names {
     uint32_t n;
 } gguf_names;
 
-static bool is_model(const char *name)
+static bool is_of_model(const char *name)
+{
+    return ends_with_suffix(name) && strncmp(name, "mmproj", 6) != 0 && name[0] != '.' &&
+           strcmp(name, MF_GGUF_TEXT_FILE) != 0;
+}
+
+static bool is_later_part(const char *name)
 {
     const char *part = find_part(name);
-    if (!ends_with_suffix(name) || strncmp(name, "mmproj", 6) == 0 || name[0] == '.')
-        return false;
-    if (strcmp(name, MF_GGUF_TEXT_FILE) == 0)
-        return false;
-    return part == NULL || memcmp(part + 1, "00001", DIGITS) == 0;
+    return part != NULL && memcmp(part + 1, "00001", DIGITS) != 0;
 }
 
 static void add_name(gguf_names *names, const char *name)
@@ -115,15 +117,25 @@ static mf_status locate_in(const char *dir, char *file, size_t capacity, bool *f
                            mf_error *error)
 {
     gguf_names names = {.n = 0};
+    char part[sizeof names.first] = "", path[MF_MAX_PATH];
     DIR *d = has_other_form(dir) ? NULL : opendir(dir);
     if (d == NULL)
         return MF_OK;
     for (struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-        if (is_model(e->d_name) && strlen(e->d_name) < sizeof names.first)
-            add_name(&names, e->d_name);
+        if (is_of_model(e->d_name) && strlen(e->d_name) < sizeof names.first) {
+            if (is_later_part(e->d_name))
+                snprintf(part, sizeof part, "%s", e->d_name);
+            else
+                add_name(&names, e->d_name);
+        }
     closedir(d);
-    if (names.n == 0)
+    if (names.n == 0 && part[0] == '\0')
         return MF_OK;
+    if (names.n == 0) { /* that its first one is missing is then the error */
+        *found = true;
+        MF_TRY(mf_path_join(path, sizeof path, dir, part, error));
+        return mf_gguf_part(path, 0, file, capacity, error);
+    }
     if (names.n > 1)
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "%s: holds several GGUF models; give the path of one: %s", dir, names.all);

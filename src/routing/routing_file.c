@@ -33,7 +33,9 @@ static mf_status check_file(int fd, const char *path, size_t *n_bytes, mf_error 
     struct stat st;
     if (fstat(fd, &st) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s", path);
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > MF_ROUTING_MAX_FILE_BYTES)
+    if (!S_ISREG(st.st_mode))
+        return mf_fail(error, MF_ERR_FORMAT, "%s: not a regular file", path);
+    if ((uint64_t)st.st_size > MF_ROUTING_MAX_FILE_BYTES)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: no trace of routing, or one of more than %llu bytes", path,
                        (unsigned long long)MF_ROUTING_MAX_FILE_BYTES);
@@ -62,7 +64,7 @@ mf_status mf_routing_open(const char *path, const mf_allocator *allocator, mf_ro
     if (path == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_routing_open: path or out is NULL");
     const mf_allocator a = mf_allocator_or_default(allocator);
-    int fd = mf_open_apart(AT_FDCWD, path, O_RDONLY, 0);
+    int fd = mf_open_apart(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
     if (fd < 0)
         return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);
     mf_status status = open_descriptor(fd, path, &a, out, error);

@@ -85,4 +85,11 @@ rm -r "$model"
 run bench "$model" --prompt-tokens 100 --prefill-chunk 40 --gen-tokens 4 --repeat 1 --measure-ms 0 --json
 expect_code 0
 expect_true at_most 0 "$(json "$out" decode_tokens_per_s)"
+
+# what the CPU has not is said before the rounds, not in place of their figures
+run bench "$model" --device cpu --operations --verbose --prompt-tokens 4 --gen-tokens 1 --repeat 1 --measure-ms 0
+expect_code 1
+expect_empty "$out"
+expect_glob "$err" "*moeflux: no device in use takes its time (cpu)"
+expect_true sh -c '! grep -q "bench: " "$0"' "$err"
 finish

@@ -53,6 +53,14 @@ cp "$out" "$scratch/text"
 run run "$scratch/two" -p "Once upon a time" -n 48 --temp 0 --quiet
 expect_same "$out" "$scratch/text"
 
+# read back by itself
+run convert --verify "$scratch/m"
+expect_code 0
+expect_exact "$out" "read back              every checksum is right"
+run convert --verify "$scratch/m" --json
+expect_code 0
+expect_exact "$out" '{"verified": true}'
+
 # damage is found
 printf x | dd of="$scratch/m/experts/layer_03.bin" bs=1 seek=500000 conv=notrunc 2>/dev/null
 run convert --verify "$scratch/m"
@@ -128,6 +136,10 @@ expect_code 0
 expect_true at_most 0.1 "$(json "$out" relative_error)"
 run convert "$demo" "$scratch/none" --bits 2 --calibrate "$scratch/nothing"
 expect_error "*nothing*"
+# a text that cannot be read is known before anything is written
+run convert "$demo" "$scratch/none" --check "$scratch/nothing"
+expect_error "$scratch/nothing: cannot open: *"
+expect_true [ ! -e "$scratch/none" ]
 for bits in 1 7 9 x; do
     run convert "$demo" "$scratch/none" --bits $bits
     expect_true [ "$code" -ne 0 ]

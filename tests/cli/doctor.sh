@@ -125,6 +125,23 @@ expect_code 1
 n_checks=$((n_checks + 1))
 grep -q "nothing:" "$scratch/second" && fail "the report names what is private"
 
+# nor where a path is longer than what is said of it, or a vocabulary's fault names the file
+long=$scratch/$(printf '%0120d/%0120d/%0120d' 1 2 3 | tr '0-9' 'p')
+mkdir -p "$long"
+cp -r "$model" "$long/secret"
+run doctor "$long/secret" --no-measure --report "$scratch/third"
+expect_true grep -Eq '^(ok|note) +models +[.][.][.][p/]+/secret: [^:]*, .* free$' "$out"
+expect_true sh -c '! grep -q "secret\|ppp" "$0"' "$scratch/third"
+"$MAKE_CHECKPOINT" --preset qwen3-30b-a3b --layers 1 --experts 2 --experts-per-token 1 --hidden 128 --expert-hidden 128 \
+    --vocab 256 --heads 2 --kv-heads 1 --head-dim 64 --form gguf --type Q8_0 --quiet "$scratch/gguf" >/dev/null
+# a vocabulary of a kind that there is not
+LC_ALL=C sed 's/tokenizer.ggml.model\(....\)\(........\)none/tokenizer.ggml.model\1\2gpt9/' "$scratch/gguf/model.gguf" \
+    >"$scratch/secret.gguf"
+run doctor "$scratch/secret.gguf" --no-measure --report "$scratch/fourth"
+expect_true grep -q 'secret.gguf: key tokenizer.ggml.model is gpt9' "$out"
+expect_true sh -c '! grep -q secret "$0"' "$scratch/fourth"
+expect_true grep -q '"advice": "unsupported"' "$scratch/fourth"
+
 run doctor one two
 expect_usage_error "doctor: unexpected argument 'two'"
 run doctor --sing

@@ -87,6 +87,14 @@ damaged
 rm "$shard"
 ask
 expect_error "$model*"
+ln -s nowhere "$shard" # as in a hub's cache whose blobs were removed
+rm "$model/model.safetensors.index.json"
+ask
+expect_error "$shard: cannot open: no such file (a link to a file that is not there)"
+rm "$model/config.json"
+ln -s nowhere "$model/config.json"
+ask
+expect_error "$model/config.json: cannot open: no such file (a link to a file that is not there)"
 damaged
 echo '[]' >"$model/tokenizer.json"
 ask
@@ -185,6 +193,10 @@ for command in 'run -p x' 'tokenize -p x' 'info'; do
     ask_here $command model.gguf
     expect_error "model.gguf: at byte 0: the file ends within its first four bytes"
 done
+mkdir "$scratch/fifos" # it is not waited for who writes to it
+mkfifo "$scratch/fifos/model.gguf"
+run info "$scratch/fifos"
+expect_error "$scratch/fifos/model.gguf: not a regular file"
 # said in words, not only by the field's name
 run info "$good" --ctx 99999999
 expect_error "a context of 99999999 tokens (n_context_tokens) is more than the model's *"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Ctrl-C: ends an answer to -p with exit code 130, in the prefill too; stops the chat's answer and
-# not the chat.
+# Ctrl-C: ends an answer to -p with exit code 130, in the prefill too, and convert's evaluation of a
+# text; stops the chat's answer and not the chat.
 . ./lib.sh
 random_model
 slow="--threads 1 --cpu-tier scalar --quiet --ctx 60000"
@@ -59,6 +59,20 @@ mkfifo "$scratch/prompt" "$scratch/lines"
 # shellcheck disable=SC2086
 start "$scratch/prompt" run "$model" --raw -f - -n 1 --prefill-chunk 8 $slow
 yes 'a long prompt of many words,' | head -6000 >"$scratch/prompt"
+interrupt_until has_ended
+ended
+expect_code 130
+expect_empty "$out"
+
+# convert's texts: the one that is read before anything is written, the one that is read at the end
+yes 'a long text of many words,' | head -12000 >"$scratch/text"
+start /dev/null convert "$model" "$scratch/calibrated" --bits 8 -t 1 --calibrate "$scratch/text" --calibrate-tokens 60000
+interrupt_until has_ended
+ended
+expect_code 130
+expect_empty "$err" # the conversion was not begun
+start /dev/null convert "$model" "$scratch/checked" -t 1 --check "$scratch/text" --check-tokens 60000
+expect_true wait_for test -e "$scratch/checked/moeflux.json"
 interrupt_until has_ended
 ended
 expect_code 130

@@ -20,6 +20,16 @@ for name in $commands; do
         grep -q "seen_subcommand_from $name' -l $option " "$pages/moeflux.fish" || fail "fish does not complete $name --$option"
     done
 done
+# and what these take
+for option in cpu-tier kv-type precision predict io numa; do
+    run run model --$option '?'
+    expect_code 2
+    for value in $(sed -n "1s/.*'?' is not //p" "$err" | sed 's/,/ /g; s/ or / /'); do
+        n_checks=$((n_checks + 1))
+        escaped=$(printf '%s' "$value" | sed 's/-/\\\\-/g')
+        grep -q "^\.BR\? $escaped\( .*\)\?\$" "$SOURCE/cli/moeflux.1" || fail "moeflux.1 says nothing of --$option $value"
+    done
+done
 if command -v man >/dev/null; then
     for page in "$SOURCE/cli/moeflux.1" "$pages"/*.1; do
         n_checks=$((n_checks + 1))

@@ -37,8 +37,15 @@ perplexity  *"
 # the second halves of two windows
 run perplexity "$model" "$scratch/text" --json --ctx 16 --tokens 32 --skip 9
 expect_true [ "$(json "$out" n_scored)" = 14 ]
-run perplexity "$model" "$scratch/text" --ctx 16 --skip 16
-expect_error "$scratch/text: --skip leaves no token to score"
+run perplexity "$model" "$scratch/text" --ctx 16 --skip 15 --tokens 32 --json
+expect_true [ "$(json "$out" n_scored)" -eq 2 ]
+# which is known before anything is evaluated
+for options in "--ctx 16 --skip 16" "--tokens 20 --skip 20"; do
+    # shellcheck disable=SC2086 # several words
+    run perplexity "$model" "$scratch/text" $options --trace "$scratch/skipped"
+    expect_error "$scratch/text: --skip leaves no token to score"
+    expect_true [ ! -e "$scratch/skipped" ]
+done
 run perplexity "$model" "$scratch/text" --skip x
 expect_code 2
 : >"$scratch/empty"

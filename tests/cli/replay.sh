@@ -15,6 +15,13 @@ expect_glob "$out" "*8 layers of 32 experts, 4 a token; 40 tokens in 40 evaluati
 *slots policy*Belady*tokens/s*
 *4 next-use*64 next-use*256 next-use*4 lru*64 lru*256 lru*"
 expect_glob "$scratch/plot.svg" "<svg *<polyline *Belady*</svg>"
+# the names of eight lines lie within the picture
+run replay "$scratch/text" --policy next-use,lru,lfu,s3-fifo --predict off,auto --svg "$scratch/plot.svg"
+expect_code 0
+sed -n '1s/.* width="\([0-9]*\)" height="\([0-9]*\)".*/\1 \2/p
+s/^<rect x="\([0-9.]*\)" y="\([0-9.]*\)" width="12".*/\1 \2/p' "$scratch/plot.svg" >"$scratch/places"
+expect_lines "$scratch/places" 9
+expect_true awk 'NR == 1 { w = $1; h = $2; next } $1 > w - 130 || $2 > h - 20 { exit 1 }' "$scratch/places"
 
 # as many hits as the engine counted
 run run "$demo" -p "Once upon a time" -n 12 --temp 0 --expert-cache 2M --prefill-chunk 1 --quiet \
@@ -63,9 +70,16 @@ run replay "$demo/config.json"
 expect_error "$demo/config.json: byte 0: no trace of routing"
 run replay "$scratch/none"
 expect_error "$scratch/none: No such file or directory"
+mkfifo "$scratch/fifo" # that nobody writes to
+run replay "$scratch/fifo"
+expect_error "$scratch/fifo: not a regular file"
 head -c 1000 "$scratch/text" >"$scratch/short"
 run replay "$scratch/short"
 expect_error "$scratch/short: byte *: the trace ends within a block"
+run replay "$scratch/text" --warmup 39 --json --slots 50%
+expect_true [ "$(json "$out" tokens)" = 1 ]
+run replay "$scratch/text" --warmup 40
+expect_error "$scratch/text: --warmup leaves none of 40 evaluations"
 run replay "$scratch/text" --policy best
 expect_error "cache_policy: 'best' is not known, expected next-use, lru, lfu or s3-fifo"
 run replay "$scratch/text" --slots 0

@@ -67,6 +67,19 @@ for word in -m --model; do
     run run $word "$demo"
     expect_usage_error "run: '$word' is not an option; the model stands by itself: moeflux run MODEL"
 done
+# in a word of several letters, behind any other word
+for before in --raw --ram=1G "$demo" ''; do
+    # shellcheck disable=SC2086 # a word or none
+    run run $before -qzv
+    expect_usage_error "run: '-z' is not an option"
+    # shellcheck disable=SC2086
+    run run $before -é
+    expect_usage_error "run: '-é' is not an option"
+done
+run run "$demo" -qn
+expect_usage_error "run: '-n' needs a value"
+run run "$demo" --raw --quiet=yes
+expect_usage_error "run: '--quiet=yes' takes no value"
 run -v
 expect_usage_error "'-v' is not an option; did you mean --version?"
 

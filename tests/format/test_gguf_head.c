@@ -345,7 +345,9 @@ static void test_paths(void)
     check_located("", "");
     remove_file("model.safetensors");
     remove_file("other.gguf");
-    for (size_t i = 0; i < 4; i++)
+    remove_file(names[0]);
+    check_located("", names[0]); /* to be called missing */
+    for (size_t i = 1; i < 4; i++)
         remove_file(names[i]);
     REQUIRE(rmdir(scratch) == 0);
 }

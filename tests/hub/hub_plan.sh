@@ -161,6 +161,12 @@ run plan org/none "$model" $rates
 expect_code 1
 expect_lines "$out" 2
 expect_glob "$err" "moeflux: org/none: *404*"
+# no speed of a budget that it does not run with
+run plan "$model" --drive 1G --memory 8G --ram 1M
+expect_code 0
+expect_glob "$out" "* 1.00 MiB *% * -  this machine's*does not run: *"
+run plan "$model" --drive 1G --memory 8G --ram 1M --json
+expect_glob "$out" '*"runs": false, *"here": {"ram_bytes": 1048576, *"tokens_per_second": 0}*"tokens_per_second": [1-9]*'
 run plan
 expect_usage_error "plan: MODEL is missing"
 run plan "$model" --drive fast

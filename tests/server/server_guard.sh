@@ -8,8 +8,13 @@ expect_error "$scratch/none: cannot open: *"
 printf '# a comment\n\n' >"$scratch/keys"
 run serve "$demo" --port 0 --api-key-file "$scratch/keys"
 expect_error "$scratch/keys: no key in it: *"
-run serve "$demo" --port 0 --host somewhere
-expect_error "*somewhere*"
+run serve "$demo" --port 0 --api-key-file "$scratch"
+expect_error "$scratch: cannot read: *"
+# keys would not help a name, or an address with a port
+for host in somewhere 127.0.0.1:80 ''; do
+    run serve "$demo" --port 0 --host "$host"
+    expect_error "--host $host: expected an address"
+done
 
 start_server "$demo" --cors-origin http://localhost:3000 --allow-host models.test
 ask /v1/models -H 'Authorization: Bearer dummy' # clients without a key send one

@@ -23,6 +23,20 @@ stop_server
 wait $told
 expect_equal "$(tail -1 "$scratch/told")" 'STOPPING=1'
 
+# an output that is full is named at the end, and no other reason for it
+if [ -c /dev/full ]; then
+    last="moeflux serve >/dev/full"
+    "$MOEFLUX" serve "$demo" --unix "$scratch/full" </dev/null >/dev/full 2>"$server_err" &
+    pid=$!
+    expect_true wait_for test -S "$scratch/full"
+    kill -TERM "$pid"
+    wait "$pid"
+    code=$?
+    pid=
+    expect_code 1
+    expect_exact "$server_err" "moeflux: standard output: cannot write"
+fi
+
 # given_socket ADDRESS COMMAND...: a socket listens there and runs the command when it is called.
 # Below the ports that the system gives to whoever calls others; one that is taken is passed over.
 port=$((20000 + $$ % 10000))
