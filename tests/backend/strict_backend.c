@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The strict backend's interface and memory. */
+#include "base/mutex.h"
 #include "strict_impl.h"
 
 #include <stdarg.h>
@@ -532,25 +533,11 @@ static const mf_backend_ops strict_ops = {
     .destroy = destroy,
 };
 
-/* Of one thread several times: from begin_early to end_early it is held. */
-static int make_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t attributes;
-    int failure = pthread_mutexattr_init(&attributes);
-    if (failure != 0)
-        return failure;
-    failure = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
-    if (failure == 0)
-        failure = pthread_mutex_init(lock, &attributes);
-    (void)pthread_mutexattr_destroy(&attributes);
-    return failure;
-}
-
 mf_status strict_backend_open(void *ctx, const mf_backend_options *options, mf_backend **out,
                               mf_error *error)
 {
     strict_backend *be = calloc(1, sizeof *be);
-    if (be == NULL || make_lock(&be->lock) != 0)
+    if (be == NULL || mf_mutex_init_recursive(&be->lock) != 0)
         strict_complain("no memory for the test's backend");
     /* Memory of the system's own, whole pages of it: the caller's allocator has nothing to fail
      * here. */

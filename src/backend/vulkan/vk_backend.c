@@ -2,6 +2,8 @@
 /* The interface of backend.h over the Vulkan backend's parts, each call under its lock. */
 #include "backend/vulkan/vk_product.h"
 
+#include "base/mutex.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -357,19 +359,6 @@ static void op_times(mf_backend *base, mf_op_time *out)
 
 /* -------------------------------------------------------------------------- open and close -- */
 
-static int make_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t attributes;
-    int failure = pthread_mutexattr_init(&attributes);
-    if (failure != 0)
-        return failure;
-    failure = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
-    if (failure == 0)
-        failure = pthread_mutex_init(lock, &attributes);
-    (void)pthread_mutexattr_destroy(&attributes);
-    return failure;
-}
-
 static const char *device_name(const mf_backend *base)
 {
     return ((const mf_vk_backend *)base)->device.info.name;
@@ -505,7 +494,7 @@ mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_ho
     be->tuning = mf_vk_tuning_default;
     be->promised_bytes = options->device_bytes;
     be->n_threads = options->n_threads;
-    if (make_lock(&be->lock) != 0) {
+    if (mf_mutex_init_recursive(&be->lock) != 0) {
         mf_free(&a, be, sizeof *be);
         return mf_fail(error, MF_ERR_NO_MEMORY, "no memory for a lock");
     }
