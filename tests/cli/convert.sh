@@ -118,8 +118,8 @@ run run "$scratch/hot" -p "Once" -n 2 --temp 0 --quiet --ram "$ram" --trace "$sc
 run replay "$scratch/hot.trace" --ram "$ram" --json
 expect_true at_most "$(json "$scratch/stats" n_slots)" "$(json "$out" n_slots)"
 expect_true at_most "$(json "$out" n_slots)" "$(($(json "$scratch/stats" n_slots) + 3))"
-# and on a device that is given them, whose slots have each form's parts in places of their own
-if "$MOEFLUX" devices | grep -q '^vulkan:'; then
+# and on a device that is given them, whose slots have each form's parts in places of their own: cli_convert_long
+if [ -n "${MF_TEST_LONG:-}" ] && "$MOEFLUX" devices | grep -q '^vulkan:'; then
     set -- run "$scratch/hot" -p "Once upon a time" -n 6 --temp 0 --quiet --device vulkan
     run "$@"
     expect_code 0

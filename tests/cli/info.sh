@@ -7,7 +7,7 @@ config_number() {
     config=$1/config.json
     shift
     for field in "$@"; do
-        found=$(sed -n "s/.*\"$field\": *\([0-9][0-9]*\).*/\1/p" "$config" | head -1)
+        found=$(sed -n "/.*\"$field\": *\([0-9][0-9]*\).*/{s//\1/p;q}" "$config")
         [ -z "$found" ] || break
     done
     echo "${found:-0}"
@@ -22,13 +22,15 @@ for model in "$SOURCE"/tests/model/data/*/ "$demo"/; do
     expect_code 0
     expect_empty "$err"
     expect_lines "$out" 1
-    for pair in n_layers:num_hidden_layers hidden_size:hidden_size n_heads:num_attention_heads \
-        n_kv_heads:num_key_value_heads \
-        n_experts:num_experts:n_routed_experts:num_local_experts:moe_num_experts \
-        n_experts_per_token_model:num_experts_per_tok:num_experts_per_token:moe_topk:moe_k n_vocab:vocab_size; do
-        fields=$(echo "${pair#*:}" | tr : ' ')
-        # shellcheck disable=SC2086 # one or more fields
-        expect_true [ "$(json "$out" "${pair%%:*}")" = "$(config_number "$model" $fields)" ]
+    for names in "n_layers num_hidden_layers" "hidden_size hidden_size" "n_heads num_attention_heads" \
+        "n_kv_heads num_key_value_heads" \
+        "n_experts num_experts n_routed_experts num_local_experts moe_num_experts" \
+        "n_experts_per_token_model num_experts_per_tok num_experts_per_token moe_topk moe_k" "n_vocab vocab_size"; do
+        # shellcheck disable=SC2086 # ours, and one or more of the file's
+        set -- $names
+        ours=$1
+        shift
+        expect_true [ "$(json "$out" "$ours")" = "$(config_number "$model" "$@")" ]
     done
     hidden=$(config_number "$model" moe_intermediate_size intermediate_size)
     [ "$(json "$out" n_experts)" != 0 ] || hidden=0

@@ -72,8 +72,8 @@ run perplexity "$model" "$scratch/long" --tokens 64 --ctx 512 --ram $((last_floo
 expect_code 0
 expect_true at_most "$(json "$out" peak_rss_bytes)" $((last_floor + 4000000))
 
-# experts of several MiB beside a latent cache, in both its types
-if [ -x "$MAKE_CHECKPOINT" ] && [ -f "$demo/tokenizer.json" ]; then
+# experts of several MiB beside a latent cache, in both its types: cli_ram_long
+if [ -n "${MF_TEST_LONG:-}" ] && [ -x "$MAKE_CHECKPOINT" ] && [ -f "$demo/tokenizer.json" ]; then
     model=$scratch/latent
     "$MAKE_CHECKPOINT" --preset cogito-v2-671b --layers 4 --dense-layers 1 --experts 16 \
         --experts-per-token 4 --hidden 1024 --expert-hidden 2048 --dense-hidden 4096 \

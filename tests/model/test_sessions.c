@@ -625,7 +625,7 @@ int main(int argc, char **argv)
         {"next_bf16", MF_KV_BF16, 0},       {"v3_fp8", MF_KV_F32, 8},
         {"kimi_linear_bf16", MF_KV_F32, 0},
     };
-    const unsigned long usual = golden_is_short() ? 25 : GOLDEN_ON_DEVICE ? 60 : 300;
+    const unsigned long usual = golden_is_short() ? 25 : GOLDEN_ON_DEVICE ? 60 : 150;
     unsigned long n_steps = argc > 1 ? strtoul(argv[1], NULL, 10) : usual;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     for (size_t i = golden_is_short() ? 3 : 0; i < (golden_is_short() ? 5 : 7); i++)

@@ -103,7 +103,7 @@ value() {
 }
 
 value_in() {
-    grep -o "\"$2\":\(\"\([^\"\\\\]\|\\\\.\)*\"\|[^,}]*\)" "$1" | head -1 | sed "s/^\"$2\"://; s/^\"//; s/\"\$//"
+    grep -o "\"$2\":\(\"\([^\"\\\\]\|\\\\.\)*\"\|[^,}]*\)" "$1" | sed "s/^\"$2\"://; s/^\"//; s/\"\$//; q"
 }
 
 # joined FILE NAME: all strings of that name, one behind the other, as JSON has them

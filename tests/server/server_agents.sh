@@ -11,7 +11,8 @@ cp "$SOURCE/tests/text/data/jinja/hermes.jinja" "$scratch/agent/chat_template.ji
 sed "s|\"<think>\"|\"$(printf '%s' "$read" | sed 's/\\/\\\\/g')\"|" "$scratch/agent/tokenizer.json" >"$scratch/tokenizer"
 mv "$scratch/tokenizer" "$scratch/agent/tokenizer.json"
 logs="claude_code codex ai_sdk open_webui"
-[ -z "${SANITIZE:-}" ] || logs=claude_code # thousands of tokens each
+# thousands of tokens each
+{ [ -n "${MF_TEST_LONG:-}" ] && [ -z "${SANITIZE:-}" ]; } || logs=claude_code
 for log in $logs; do
     last="agent log $log"
     "$(dirname "$RAW")/server_agent_log" data/$log.json "$MOEFLUX" serve "$scratch/agent" --ctx 16384 >"$out" 2>"$err"

@@ -6,7 +6,8 @@
 thinking_model "$scratch/agent" qwen36.jinja
 cp "$SOURCE/tests/text/data/jinja/hermes.jinja" "$scratch/agent/chat_template.jinja"
 logs=$(echo data/agents/*.json)
-[ -z "${SANITIZE:-}" ] || logs=data/agents/agno.json # thousands of tokens each
+# thousands of tokens each
+{ [ -n "${MF_TEST_LONG:-}" ] && [ -z "${SANITIZE:-}" ]; } || logs=data/agents/agno.json
 for log in $logs; do
     last="agent log $log"
     "$(dirname "$RAW")/server_agent_replay" "$log" "$MOEFLUX" serve "$scratch/agent" --ctx 16384 --set preserve_thinking=true >"$out" 2>"$err"
