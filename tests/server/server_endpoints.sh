@@ -81,6 +81,12 @@ expect_equal "$(value completion_tokens)" 16
 post /v1/completions '{"prompt":"Once upon a time","max_tokens":0,"echo":true}'
 expect_equal "$(value text)" "Once upon a time"
 expect_equal "$(value completion_tokens)" 0
+# a token's place is counted in characters, also in a stream
+asked='{"prompt":"\u00fc \u00e9 x","max_tokens":1,"echo":true,"logprobs":0,"temperature":0'
+post /v1/completions "$asked}"
+expect_body '"text_offset":[0,0,1,2,2,3,4,5]'
+post /v1/completions "$asked,\"stream\":true}"
+expect_equal "$(grep -o '"text_offset":\[[0-9,]*' "$out" | sed 's/.*\[//' | tr '\n' ',')" 0,0,1,2,2,3,4,5,
 
 # logprobs of a given text are those of `perplexity`
 head -c 600 "$SOURCE/models/demo/heldout.txt" >"$scratch/text"
