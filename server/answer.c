@@ -207,10 +207,11 @@ bool mf_srv_answer_token(mf_srv_choice *c, int32_t token, const float *logits)
     return goes_on;
 }
 
-void mf_srv_answer_echo(mf_srv_choice *c, int32_t token, const float *logits)
+void mf_srv_answer_echo(mf_srv_choice *c, int32_t token, bool is_text, const float *logits)
 {
     mf_srv_bytes text = {0};
-    decode(c, token, &text);
+    if (is_text)
+        decode(c, token, &text);
     c->n_content_bytes += text.n_bytes;
     add_info(c, token, logits);
     release(c, text.data ? text.data : "", text.n_bytes);

@@ -143,4 +143,19 @@ expect_true test "$(stat answer_tokens_total)" -gt 60
 stop_server
 expect_lines "$server_out" 1
 expect_empty "$err"
+
+# a prompt that is given back is what was asked, without the token that texts begin with
+mkdir "$scratch/begun"
+ln -s "$demo"/* "$scratch/begun/"
+rm "$scratch/begun/tokenizer_config.json"
+sed 's/"bos_token": null/"bos_token": "<|endoftext|>", "add_bos_token": true/' "$demo/tokenizer_config.json" >"$scratch/begun/tokenizer_config.json"
+start_server "$scratch/begun"
+post /v1/completions '{"prompt":"Once upon a time","max_tokens":0,"echo":true,"logprobs":0}'
+expect_equal "$(value text)" "Once upon a time"
+expect_body '"tokens":["<|endoftext|>","O","nce",'
+expect_body '"text_offset":[0,0,1,4,'
+expect_equal "$(value prompt_tokens)" 6
+post /v1/completions '{"prompt":"<|endoftext|>Once","max_tokens":0,"echo":true}'
+expect_equal "$(value text)" "<|endoftext|>Once"
+stop_server
 finish
