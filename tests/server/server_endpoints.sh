@@ -25,9 +25,11 @@ for path in /v1/models /models '/v1/models?client_version=1&limit=1000'; do
     expect_body '"models":[]'
     expect_body '"context_length":4096'
 done
-ask /v1/models/small
-expect_status 200
-expect_body '{"id":"small","object":"model"'
+for path in /v1/models/small /models/small/ '/v1/models/small/?a=b'; do
+    ask "$path"
+    expect_status 200
+    expect_body '{"id":"small","object":"model"'
+done
 ask /v1/models/other
 expect_status 404
 expect_body '"code":"model_not_found"'
@@ -117,6 +119,14 @@ expect_body '{"id":"resp_*","object":"response",*"status":"incomplete"'
 expect_body '"incomplete_details":{"reason":"max_output_tokens"}'
 expect_body "\"text\":\"$text\""
 expect_equal "$(value output_tokens)" 16
+id=$(value id)
+ask "/v1/responses/$id/"
+expect_status 200
+expect_body "\"id\":\"$id\""
+ask "/v1/responses/$id/cancel/" -X POST
+expect_body 'Cannot cancel a synchronous response.'
+ask "/v1/responses/$id/" -X DELETE
+expect_status 200
 post /v1/responses/input_tokens '{"input":"Once upon a time"}'
 expect_exact "$out" '{"object":"response.input_tokens","input_tokens":5}'
 
