@@ -108,6 +108,26 @@ static void forget_infos(mf_srv_choice *c)
         c->n_infos--;
 }
 
+/* Where all that a token says is given out it is known where its text ends. The reply drops blanks
+ * behind a thought, of which nothing is in the content, and writes other bytes for what is no
+ * UTF-8. */
+static void settle_infos(mf_srv_choice *c, const char *piece, size_t n, size_t n_before)
+{
+    const mf_srv_bytes *last = c->held.n_bytes > 0 ? &c->held : &c->content;
+    const size_t given = n_given_out(c), n_new = given - n_before;
+    size_t n_same = n < n_new ? n : n_new;
+    n_same = n_same < last->n_bytes ? n_same : last->n_bytes;
+    if (n_same == 0 || memcmp(last->data + last->n_bytes - n_same, piece + n - n_same, n_same) != 0)
+        return;
+    for (size_t i = c->n_released; i < c->n_infos; i++) {
+        mf_srv_token *info = &c->infos[i];
+        const size_t n_behind = c->n_content_bytes - info->end;
+        if (info->end > n_before)
+            info->end = n_behind < n_new ? given - n_behind : n_before;
+    }
+    c->n_content_bytes = given;
+}
+
 static void release_held(mf_srv_choice *c)
 {
     release(c, c->held.data ? c->held.data : "", c->held.n_bytes);
@@ -186,7 +206,9 @@ static bool push(mf_srv_choice *c, int32_t token, const float *logits)
     bool goes_on = take_events(c);
     if (!is_content(c) || !was_content)
         forget_infos(c);
-    if (goes_on && is_content(c) && n_given_out(c) == n_before)
+    else if (piece && !is_special)
+        settle_infos(c, piece, n, n_before);
+    if (goes_on && is_content(c))
         goes_on = pass_content(c, "", 0);
     return goes_on;
 }
@@ -207,10 +229,11 @@ bool mf_srv_answer_token(mf_srv_choice *c, int32_t token, const float *logits)
     return goes_on;
 }
 
-void mf_srv_answer_echo(mf_srv_choice *c, int32_t token, const float *logits)
+void mf_srv_answer_echo(mf_srv_choice *c, int32_t token, bool is_text, const float *logits)
 {
     mf_srv_bytes text = {0};
-    decode(c, token, &text);
+    if (is_text)
+        decode(c, token, &text);
     c->n_content_bytes += text.n_bytes;
     add_info(c, token, logits);
     release(c, text.data ? text.data : "", text.n_bytes);

@@ -20,10 +20,26 @@ static const mf_srv_field fields[] = {
 
 /* ----------------------------------------------------------------------------------- answers -- */
 
-/* Bytes of content before the i-th of tokens; begin: before the first. */
-static size_t offset_of(const mf_srv_token *tokens, size_t i, size_t begin)
+/* Of the content's bytes, as far as there are so many. */
+static size_t n_characters(const mf_srv_bytes *content, size_t begin, size_t end)
 {
-    return i == 0 ? begin : tokens[i - 1].end;
+    size_t n = 0;
+    for (size_t i = begin; i < end && i < content->n_bytes; i++)
+        n += ((unsigned char)content->data[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* Where each token's text begins in the content; clients count characters. */
+static void put_offsets(const mf_srv_choice *c, const mf_srv_token *tokens, size_t n,
+                        mf_srv_bytes *out)
+{
+    size_t end = n > 0 && tokens > c->infos ? tokens[-1].end : 0;
+    size_t offset = n_characters(&c->content, 0, end);
+    for (size_t i = 0; i < n; i++) {
+        mf_srv_printf(out, "%s%zu", i > 0 ? "," : "", offset);
+        offset += n_characters(&c->content, end, tokens[i].end);
+        end = tokens[i].end;
+    }
 }
 
 static void put_top(const mf_srv_job *job, const mf_srv_token *token, mf_srv_bytes *out)
@@ -42,9 +58,10 @@ static void put_top(const mf_srv_job *job, const mf_srv_token *token, mf_srv_byt
     mf_srv_puts(out, "}");
 }
 
-static void put_logprobs(const mf_srv_job *job, const mf_srv_token *tokens, size_t n, size_t begin,
+static void put_logprobs(const mf_srv_choice *c, const mf_srv_token *tokens, size_t n,
                          mf_srv_bytes *out)
 {
+    const mf_srv_job *job = c->job;
     mf_srv_puts(out, ",\"logprobs\":");
     if (!job->params.has_logprobs) {
         mf_srv_puts(out, "null");
@@ -66,8 +83,7 @@ static void put_logprobs(const mf_srv_job *job, const mf_srv_token *tokens, size
         put_top(job, &tokens[i], out);
     }
     mf_srv_puts(out, "],\"text_offset\":[");
-    for (size_t i = 0; i < n; i++)
-        mf_srv_printf(out, "%s%zu", i > 0 ? "," : "", offset_of(tokens, i, begin));
+    put_offsets(c, tokens, n, out);
     mf_srv_puts(out, "]}");
 }
 
@@ -93,12 +109,10 @@ static void end_event(const mf_srv_job *job, mf_srv_bytes *out)
 static void on_piece(mf_srv_job *job, mf_srv_choice *c, const mf_srv_piece *piece,
                      mf_srv_bytes *out)
 {
-    const size_t n_before = (size_t)(piece->tokens ? piece->tokens - c->infos : 0);
     mf_srv_puts(out, "data: ");
     put_head(job, out);
     put_text(out, c->index, piece->text, piece->n_bytes);
-    put_logprobs(job, piece->tokens, piece->n_tokens, n_before > 0 ? c->infos[n_before - 1].end : 0,
-                 out);
+    put_logprobs(c, piece->tokens, piece->n_tokens, out);
     mf_srv_puts(out, ",\"finish_reason\":null}");
     end_event(job, out);
 }
@@ -146,7 +160,7 @@ static void put_choice(const mf_srv_job *job, size_t index, const mf_srv_choice 
 {
     mf_srv_puts(out, index > 0 ? "," : "");
     put_text(out, index, c->content.data, c->content.n_bytes);
-    put_logprobs(job, c->infos, c->n_released, 0, out);
+    put_logprobs(c, c->infos, c->n_released, out);
     mf_srv_printf(out, ",\"finish_reason\":\"%s\"}", mf_srv_finish_name(c->finish));
 }
 

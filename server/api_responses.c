@@ -249,7 +249,8 @@ static void put_object(const mf_srv_job *job, mf_srv_bytes *out, const char *sta
 static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *status,
                          const mf_srv_refusal *refusal)
 {
-    put_object(job, out, status, refusal, job->is_over && !refusal);
+    const bool is_made = job->is_over && strcmp(status, "in_progress") != 0;
+    put_object(job, out, status, refusal, is_made && !refusal);
 }
 
 void mf_srv_put_response_yet(const mf_srv_job *job, const char *status, mf_srv_bytes *out)
@@ -461,8 +462,12 @@ static void on_end(mf_srv_job *job, mf_srv_bytes *out)
     (void)settle_answer(job, out);
 }
 
+/* Of one whose turn has not come, too: clients want to hear of a response before they hear of its
+ * end. */
 static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes *out)
 {
+    if (job->sequence == 0)
+        on_begin(job, out);
     put_state_event(job, out, "response.failed", "failed", refusal);
 }
 
@@ -568,7 +573,6 @@ static bool fail_in_stream(mf_srv_request *request, const mf_srv_refusal *r)
     if (!job || !job->params.streams || job->is_background || !r->code ||
         strcmp(r->code, "context_length_exceeded") != 0)
         return false;
-    on_begin(job, &request->answer);
     on_fail(job, r, &request->answer);
     request->content_type = "text/event-stream; charset=utf-8";
     request->job = NULL;

@@ -34,6 +34,7 @@ typedef struct mf_srv_exchange {
     struct MHD_Connection *connection;
     mf_srv_peer *peer;
     const mf_srv_route *route;
+    char *path;         /* from malloc; the request's, where it is not the connection's */
     mf_srv_shape shape; /* of refusals */
     mf_srv_bytes body;
     uint64_t n_body; /* seen, kept or not */
@@ -399,10 +400,22 @@ static bool too_large(mf_srv_exchange *x)
                          (unsigned long long)x->request.server->config->max_body_bytes);
 }
 
+/* The path below the route's, without the slash at its end. */
+static const char *path_below(mf_srv_exchange *x, const char *rest)
+{
+    const size_t n = strlen(rest);
+    if (n == 0 || rest[n - 1] != '/')
+        return rest;
+    x->path = strndup(rest, n - 1);
+    return x->path ? x->path : rest;
+}
+
 static bool check_route(mf_srv_exchange *x, const char *method, const char *path)
 {
     bool is_known;
-    x->route = mf_srv_find_route(method, path, &is_known, &x->request.path);
+    const char *rest = "";
+    x->route = mf_srv_find_route(method, path, &is_known, &rest);
+    x->request.path = path_below(x, rest);
     if (x->route && is_known)
         return true;
     if (x->route)
@@ -564,6 +577,7 @@ void mf_srv_on_completed(void *context, struct MHD_Connection *connection, void 
     }
     let_go_of_body(x);
     mf_srv_bytes_free(&x->request.answer);
+    free(x->path);
     free(x);
 }
 

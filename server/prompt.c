@@ -63,6 +63,7 @@ static void put_start(const mf_srv_model *model, mf_srv_prompt *prompt)
         return;
     memmove(prompt->tokens + 1, prompt->tokens, prompt->n_tokens++ * sizeof *prompt->tokens);
     prompt->tokens[0] = start;
+    prompt->has_start = true;
 }
 
 bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_bytes,

@@ -18,6 +18,7 @@ typedef struct mf_srv_prompt {
     /* Places that later prompts will share, rising. */
     size_t marks[MF_SRV_MAX_MARKS];
     size_t n_marks;
+    bool has_start; /* the first token was put there, and is not in what was asked */
     mf_srv_origin origin;
     mf_srv_bytes text; /* as the template wrote it; data NULL: not by one */
 } mf_srv_prompt;

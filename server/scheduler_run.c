@@ -249,7 +249,7 @@ static void give_back_token(mf_srv_choice *c, size_t i, const float *logits)
     if (i != c->n_echoed || i >= c->prompt->n_tokens)
         return;
     c->n_echoed++;
-    mf_srv_answer_echo(c, c->tokens[i], logits);
+    mf_srv_answer_echo(c, c->tokens[i], i > 0 || !c->prompt->has_start, logits);
 }
 
 static int on_echo(void *user, size_t token_index, const float *logits)

@@ -335,10 +335,11 @@ static void plan_cost(mf_call *call)
 {
     const mf_session *s = call->first;
     const uint64_t n_chunk = call->engine->runner.plan.n_chunk;
-    mf_forecast_chunk c = {.position = s->position, .is_first = true};
+    mf_forecast_chunk c = {.is_first = true};
     call->cost = call->cost_done = 0;
     if (call->is_step || call->n_sessions != 1 || call->n_total <= n_chunk)
         return;
+    c.position = s->position;
     mf_engine_lock(call->engine);
     call->rates = call->engine->rates;
     mf_engine_unlock(call->engine);

@@ -193,6 +193,7 @@ static void check_refused(const char *name)
     CHECK_CONTAINS(error.message, "item 0: struct_bytes");
     CHECK_STATUS(mf_engine_step(s.engine, NULL, 1, &error), MF_ERR_ARGUMENT);
     CHECK_STATUS(mf_engine_step(s.engine, NULL, 0, &error), MF_OK);
+    CHECK_STATUS(mf_engine_eval(s.engine, NULL, 0, &error), MF_OK);
     scene_close(&other);
     scene_close(&s);
 }

@@ -25,9 +25,11 @@ for path in /v1/models /models '/v1/models?client_version=1&limit=1000'; do
     expect_body '"models":[]'
     expect_body '"context_length":4096'
 done
-ask /v1/models/small
-expect_status 200
-expect_body '{"id":"small","object":"model"'
+for path in /v1/models/small /models/small/ '/v1/models/small/?a=b'; do
+    ask "$path"
+    expect_status 200
+    expect_body '{"id":"small","object":"model"'
+done
 ask /v1/models/other
 expect_status 404
 expect_body '"code":"model_not_found"'
@@ -81,6 +83,12 @@ expect_equal "$(value completion_tokens)" 16
 post /v1/completions '{"prompt":"Once upon a time","max_tokens":0,"echo":true}'
 expect_equal "$(value text)" "Once upon a time"
 expect_equal "$(value completion_tokens)" 0
+# a token's place is counted in characters, also in a stream
+asked='{"prompt":"\u00fc \u00e9 x","max_tokens":1,"echo":true,"logprobs":0,"temperature":0'
+post /v1/completions "$asked}"
+expect_body '"text_offset":[0,0,1,2,2,3,4,5]'
+post /v1/completions "$asked,\"stream\":true}"
+expect_equal "$(grep -o '"text_offset":\[[0-9,]*' "$out" | sed 's/.*\[//' | tr '\n' ',')" 0,0,1,2,2,3,4,5,
 
 # logprobs of a given text are those of `perplexity`
 head -c 600 "$SOURCE/models/demo/heldout.txt" >"$scratch/text"
@@ -111,6 +119,14 @@ expect_body '{"id":"resp_*","object":"response",*"status":"incomplete"'
 expect_body '"incomplete_details":{"reason":"max_output_tokens"}'
 expect_body "\"text\":\"$text\""
 expect_equal "$(value output_tokens)" 16
+id=$(value id)
+ask "/v1/responses/$id/"
+expect_status 200
+expect_body "\"id\":\"$id\""
+ask "/v1/responses/$id/cancel/" -X POST
+expect_body 'Cannot cancel a synchronous response.'
+ask "/v1/responses/$id/" -X DELETE
+expect_status 200
 post /v1/responses/input_tokens '{"input":"Once upon a time"}'
 expect_exact "$out" '{"object":"response.input_tokens","input_tokens":5}'
 
@@ -137,4 +153,19 @@ expect_true test "$(stat answer_tokens_total)" -gt 60
 stop_server
 expect_lines "$server_out" 1
 expect_empty "$err"
+
+# a prompt that is given back is what was asked, without the token that texts begin with
+mkdir "$scratch/begun"
+ln -s "$demo"/* "$scratch/begun/"
+rm "$scratch/begun/tokenizer_config.json"
+sed 's/"bos_token": null/"bos_token": "<|endoftext|>", "add_bos_token": true/' "$demo/tokenizer_config.json" >"$scratch/begun/tokenizer_config.json"
+start_server "$scratch/begun"
+post /v1/completions '{"prompt":"Once upon a time","max_tokens":0,"echo":true,"logprobs":0}'
+expect_equal "$(value text)" "Once upon a time"
+expect_body '"tokens":["<|endoftext|>","O","nce",'
+expect_body '"text_offset":[0,0,1,4,'
+expect_equal "$(value prompt_tokens)" 6
+post /v1/completions '{"prompt":"<|endoftext|>Once","max_tokens":0,"echo":true}'
+expect_equal "$(value text)" "<|endoftext|>Once"
+stop_server
 finish

@@ -149,15 +149,19 @@ expect_equal "$(value_in "$scratch/third" completion_tokens)" 5
 
 # no time to drain: clients are told
 # shellcheck disable=SC2086
-start_server "$demo" --drain 0 $slow
+start_server "$demo" --sessions 2 --drain 0 $slow
 curl -s -N "$url/v1/chat/completions" --data-binary '{"messages":[{"role":"user","content":"x"}],"max_tokens":4000,"ignore_eos":true,"stream":true}' >"$scratch/first" &
 first=$!
 curl -s "$url/v1/messages" -w '%{http_code}' --data-binary '{"messages":[{"role":"user","content":"x"}],"max_tokens":4000,"ignore_eos":true}' >"$scratch/second" &
 second=$!
 expect_true wait_for stat_is answers_running 2
+curl -s -N "$url/v1/responses" --data-binary '{"input":"x","stream":true}' >"$scratch/third" &
+third=$!
+expect_true wait_for stat_is answers_waiting 1
 kill -INT "$pid"
 wait $first
 wait $second
+wait $third
 wait "$pid"
 code=$?
 pid=
@@ -166,6 +170,8 @@ cp "$scratch/first" "$out"
 expect_body 'data: {"error":{"message":"the server is shutting down","type":"overloaded_error"'
 cp "$scratch/second" "$out"
 expect_body '{"type":"error","error":{"type":"overloaded_error","message":"the server is shutting down"},"request_id":"msg_*"}503'
+# who has waited, too, hears of a response before its end
+expect_equal "$(sed -n 's/^event: //p' "$scratch/third" | tr '\n' ' ')" 'response.created response.in_progress response.failed '
 
 # a limit of time
 # shellcheck disable=SC2086

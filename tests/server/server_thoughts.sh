@@ -24,6 +24,13 @@ chat ',"stream":true,"thinking":{"type":"enabled","budget_tokens":5}'
 expect_equal "$(joined "$out" reasoning_content)" "$thought"
 expect_equal "$(joined "$out" content)" "$content"
 expect_no_body 'think>'
+# each token of the content has its logprob, whatever blanks stood behind the thought
+for seed in 0 1 2 3 4; do
+    for how in '' ',"stream":true,"stream_options":{"include_usage":true}' ',"stop":["@@@"]'; do
+        post /v1/chat/completions "{${once%,*},\"seed\":$seed,\"max_tokens\":24,\"ignore_eos\":true,\"logprobs\":true,\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":2}$how}"
+        expect_equal "$(grep -o '"token":' "$out" | wc -l)" $((24 - $(value reasoning_tokens)))
+    done
+done
 for switch in '"reasoning_effort":"none"' '"thinking":{"type":"disabled"}' '"reasoning":{"effort":"none"}' '"chat_template_kwargs":{"enable_thinking":false}'; do
     chat ",$switch"
     expect_no_body reasoning_content
