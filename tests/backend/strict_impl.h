@@ -75,8 +75,8 @@ typedef struct strict_backend {
     mf_backend base;
     mf_backend *inner; /* the CPU's; buffer ids are its own */
     strict_options options;
-    /* Of all that follows and of the inner backend; of one thread several times: from begin_early to
-     * end_early it is held. */
+    /* Of all that follows and of the inner backend; of one thread several times: from begin_early
+     * to end_early it is held. */
     pthread_mutex_t lock;
     strict_memory buffers[STRICT_MAX_BUFFERS];
     uint64_t device_bytes;
