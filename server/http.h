@@ -23,6 +23,9 @@ typedef struct mf_srv_server {
     mf_srv_stats stats;
     mf_srv_scheduler *scheduler;
     mf_srv_guard guard;
+    int sockets[MF_SRV_MAX_DAEMONS]; /* bound, and not yet a daemon's */
+    size_t n_sockets;
+    bool has_path; /* there is a socket of ours in the file system */
     struct MHD_Daemon *daemons[MF_SRV_MAX_DAEMONS];
     int listeners[MF_SRV_MAX_DAEMONS]; /* of those that do not listen any more; else -1 */
     bool is_given;                     /* systemd listens too, and goes on with it */
@@ -81,6 +84,10 @@ mf_srv_shape mf_srv_shape_at(const char *path);
 const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool *is_known,
                                       const char **rest);
 
+/* Before the model is loaded: sockets and the certificate. Callers are refused until the start, but
+ * at a socket in the file system, where they wait: one that nobody listens at would be taken for
+ * stale. */
+bool mf_srv_http_bind(mf_srv_server *server, mf_error *error);
 bool mf_srv_http_start(mf_srv_server *server, mf_error *error);
 /* No new connections. */
 void mf_srv_http_quiesce(mf_srv_server *server);

@@ -70,8 +70,8 @@ static bool serve_socket(mf_srv_server *server, int fd)
     return daemon != NULL;
 }
 
-/* A socket bound to the address and listening; -1: errno says why not. */
-static int listen_at(const struct sockaddr *address, socklen_t n_bytes)
+/* A socket bound to the address; -1: errno says why not. */
+static int bind_at(const struct sockaddr *address, socklen_t n_bytes)
 {
     const int on = 1;
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -83,7 +83,8 @@ static int listen_at(const struct sockaddr *address, socklen_t n_bytes)
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->sa_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    if (bind(fd, address, n_bytes) == 0 && listen(fd, BACKLOG) == 0)
+    if (bind(fd, address, n_bytes) == 0 &&
+        (address->sa_family != AF_UNIX || listen(fd, BACKLOG) == 0))
         return fd;
     int why = errno;
     close(fd);
@@ -91,18 +92,18 @@ static int listen_at(const struct sockaddr *address, socklen_t n_bytes)
     return -1;
 }
 
-static int listen_v4(const mf_srv_server *server, struct in_addr address)
+static int bind_v4(const mf_srv_server *server, struct in_addr address)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = address};
     at.sin_port = htons((uint16_t)server->port);
-    return listen_at((const struct sockaddr *)(const void *)&at, sizeof at);
+    return bind_at((const struct sockaddr *)(const void *)&at, sizeof at);
 }
 
-static int listen_v6(const mf_srv_server *server, struct in6_addr address)
+static int bind_v6(const mf_srv_server *server, struct in6_addr address)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = address};
     at.sin6_port = htons((uint16_t)server->port);
-    return listen_at((const struct sockaddr *)(const void *)&at, sizeof at);
+    return bind_at((const struct sockaddr *)(const void *)&at, sizeof at);
 }
 
 static void learn_port(mf_srv_server *server, int fd)
@@ -117,19 +118,12 @@ static void learn_port(mf_srv_server *server, int fd)
         server->port = ntohs(((const struct sockaddr_in6 *)(const void *)&at)->sin6_port);
 }
 
-/* The library says nothing of certificates that it cannot take, and errno is another's. */
-static bool fail_to_serve(const mf_srv_server *server, mf_error *error, const char *where)
+static void hold(mf_srv_server *server, int fd)
 {
-    if (!server->certificate)
-        return fail(error, "cannot serve", where);
-    error->code = MF_ERR_IO;
-    snprintf(error->message, sizeof error->message,
-             "%s: cannot serve: --tls-cert and --tls-key are no certificate and its key, in PEM",
-             where);
-    return false;
+    server->sockets[server->n_sockets++] = fd;
 }
 
-static bool serve_addresses(mf_srv_server *server, mf_error *error)
+static bool bind_addresses(mf_srv_server *server, mf_error *error)
 {
     const char *host = server->config->host;
     struct in_addr v4 = {.s_addr = htonl(INADDR_LOOPBACK)};
@@ -140,14 +134,15 @@ static bool serve_addresses(mf_srv_server *server, mf_error *error)
     if (!is_default && !is_v6)
         (void)inet_pton(AF_INET, host, &v4); /* an address, as the guard has seen */
     snprintf(where, sizeof where, "%.60s, port %u", host ? host : "127.0.0.1", server->port);
-    int fd = is_v6 ? listen_v6(server, v6) : listen_v4(server, v4);
+    int fd = is_v6 ? bind_v6(server, v6) : bind_v4(server, v4);
     if (fd < 0)
         return fail(error, "cannot listen", where);
     learn_port(server, fd);
-    if (!serve_socket(server, fd))
-        return fail_to_serve(server, error, where);
-    fd = is_default ? listen_v6(server, v6) : -1; /* where there is one; clients try both */
-    return fd < 0 || serve_socket(server, fd) || fail_to_serve(server, error, "::1");
+    hold(server, fd);
+    fd = is_default ? bind_v6(server, v6) : -1; /* where there is one; clients try both */
+    if (fd >= 0)
+        hold(server, fd);
+    return true;
 }
 
 /* A socket file that a server left behind which is no more. */
@@ -163,7 +158,7 @@ static void remove_stale(const struct sockaddr_un *at)
         close(fd);
 }
 
-static bool serve_path(mf_srv_server *server, const char *path, mf_error *error)
+static bool bind_path(mf_srv_server *server, const char *path, mf_error *error)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof at.sun_path) {
@@ -172,10 +167,12 @@ static bool serve_path(mf_srv_server *server, const char *path, mf_error *error)
     }
     memcpy(at.sun_path, path, strlen(path) + 1);
     remove_stale(&at);
-    int fd = listen_at((const struct sockaddr *)(const void *)&at, sizeof at);
+    int fd = bind_at((const struct sockaddr *)(const void *)&at, sizeof at);
     if (fd < 0)
         return fail(error, "cannot listen", path);
-    return serve_socket(server, fd) || fail(error, "cannot serve", path);
+    server->has_path = true;
+    hold(server, fd);
+    return true;
 }
 
 /* Only this machine reaches the socket? */
@@ -192,10 +189,10 @@ static bool is_near(int fd)
     return at.ss_family == AF_UNIX;
 }
 
-static bool serve_given(mf_srv_server *server, int n, mf_error *error)
+static bool take_given(mf_srv_server *server, int n, mf_error *error)
 {
     for (int fd = SD_LISTEN_FDS_START; fd < SD_LISTEN_FDS_START + n; fd++) {
-        if (server->n_daemons == MF_SRV_MAX_DAEMONS || sd_is_socket(fd, 0, SOCK_STREAM, 1) <= 0) {
+        if (server->n_sockets == MF_SRV_MAX_DAEMONS || sd_is_socket(fd, 0, SOCK_STREAM, 1) <= 0) {
             snprintf(error->message, sizeof error->message,
                      "of systemd: expected up to %d listening sockets", MF_SRV_MAX_DAEMONS);
             return false;
@@ -204,8 +201,7 @@ static bool serve_given(mf_srv_server *server, int n, mf_error *error)
             !mf_srv_guard_opens_to_others(&server->guard, "the socket of systemd", error))
             return false;
         learn_port(server, fd);
-        if (!serve_socket(server, fd))
-            return fail(error, "cannot serve", "the socket of systemd");
+        hold(server, fd);
     }
     return true;
 }
@@ -228,6 +224,25 @@ static char *read_file(const char *path, mf_error *error)
     return text;
 }
 
+/* By a daemon that serves nobody: the library says no more of certificates that it cannot take. */
+static bool check_certificate(const mf_srv_server *server, mf_error *error)
+{
+    struct MHD_Daemon *daemon =
+        MHD_start_daemon(MHD_USE_TLS | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+                         mf_srv_on_request, NULL, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL,
+                         MHD_OPTION_HTTPS_MEM_CERT, server->certificate, MHD_OPTION_HTTPS_MEM_KEY,
+                         server->key, MHD_OPTION_END);
+    if (daemon) {
+        MHD_stop_daemon(daemon);
+        return true;
+    }
+    error->code = MF_ERR_IO;
+    snprintf(error->message, sizeof error->message,
+             "%s: cannot serve: --tls-cert and --tls-key are no certificate and its key, in PEM",
+             server->config->certificate_file);
+    return false;
+}
+
 static bool read_certificate(mf_srv_server *server, mf_error *error)
 {
     const mf_srv_config *c = server->config;
@@ -239,10 +254,10 @@ static bool read_certificate(mf_srv_server *server, mf_error *error)
     }
     server->certificate = read_file(c->certificate_file, error);
     server->key = server->certificate ? read_file(c->key_file, error) : NULL;
-    return server->key != NULL;
+    return server->key && check_certificate(server, error);
 }
 
-bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
+bool mf_srv_http_bind(mf_srv_server *server, mf_error *error)
 {
     const int n_given = sd_listen_fds(1);
     server->port = server->config->port;
@@ -250,10 +265,36 @@ bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
         return false;
     server->is_given = n_given > 0;
     if (n_given > 0)
-        return serve_given(server, n_given, error);
+        return take_given(server, n_given, error);
     if (server->config->socket_path)
-        return serve_path(server, server->config->socket_path, error);
-    return serve_addresses(server, error);
+        return bind_path(server, server->config->socket_path, error);
+    return bind_addresses(server, error);
+}
+
+bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
+{
+    const mf_srv_config *c = server->config;
+    char where[128];
+    snprintf(where, sizeof where, "%.60s, port %u", c->host ? c->host : "127.0.0.1", server->port);
+    const char *place = c->socket_path ? c->socket_path : where;
+    if (server->is_given)
+        place = "the socket of systemd";
+    while (server->n_sockets > 0) {
+        const int fd = server->sockets[server->n_sockets - 1];
+        if (!server->is_given && listen(fd, BACKLOG) != 0)
+            return fail(error, "cannot listen", place);
+        if (!serve_socket(server, fd))
+            return fail(error, "cannot serve", place);
+        server->n_sockets--;
+    }
+    return true;
+}
+
+static void remove_path(mf_srv_server *server)
+{
+    if (server->has_path)
+        unlink(server->config->socket_path);
+    server->has_path = false;
 }
 
 /* A daemon's thread may still use the socket: closed, it would end the process. */
@@ -265,8 +306,7 @@ void mf_srv_http_quiesce(mf_srv_server *server)
         if (server->listeners[i] != MHD_INVALID_SOCKET && !server->is_given)
             (void)shutdown(server->listeners[i], SHUT_RDWR); /* who calls is refused */
     }
-    if (server->config->socket_path && server->n_daemons > 0)
-        unlink(server->config->socket_path);
+    remove_path(server);
 }
 
 void mf_srv_http_stop(mf_srv_server *server)
@@ -276,6 +316,9 @@ void mf_srv_http_stop(mf_srv_server *server)
         if (server->listeners[server->n_daemons] >= 0)
             close(server->listeners[server->n_daemons]);
     }
+    while (server->n_sockets > 0)
+        close(server->sockets[--server->n_sockets]);
+    remove_path(server);
     if (server->key)
         explicit_bzero(server->key, strlen(server->key));
     free(server->certificate);

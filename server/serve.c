@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The server's life: open, listen, watch, drain. The thread that starts it waits for signals. */
+/* The server's life: bind, open, listen, watch, drain. Its first thread waits for signals. */
 #include "serve.h"
 
 #include "conversation.h"
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TICK_NS (100 * 1000000L)
 #define DRIVE_MS 250
@@ -123,6 +124,43 @@ static void block_signals(sigset_t *signals, sigset_t *before)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* Opening a model cannot be cancelled: while it goes on, a signal ends the process, by a thread. */
+typedef struct loading {
+    const sigset_t *signals;
+    const char *made_path; /* NULL: none */
+    pthread_t thread;
+    bool has_thread;
+} loading;
+
+static void *end_early(void *context)
+{
+    loading *l = context;
+    siginfo_t info;
+    while (sigwaitinfo(l->signals, &info) < 0)
+        continue;
+    if (info.si_code == SI_QUEUE && info.si_value.sival_ptr == l) /* of end_loading */
+        return NULL;
+    if (l->made_path)
+        unlink(l->made_path);
+    signal(info.si_signo, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, l->signals, NULL);
+    kill(getpid(), info.si_signo);
+    _exit(128 + info.si_signo); /* the first process of a container, which signals do not end */
+}
+
+static void begin_loading(loading *l)
+{
+    l->has_thread = pthread_create(&l->thread, NULL, end_early, l) == 0;
+}
+
+static void end_loading(loading *l)
+{
+    if (!l->has_thread)
+        return;
+    (void)pthread_sigqueue(l->thread, SIGTERM, (union sigval){.sival_ptr = l});
+    pthread_join(l->thread, NULL);
+}
+
 /* Looks after the connections until a signal comes, or until is_enough. True: a signal. */
 static bool watch(mf_srv_server *server, const sigset_t *signals, uint64_t until_us)
 {
@@ -172,16 +210,24 @@ static void say_where(const mf_srv_server *server)
     sd_notify(0, "READY=1");
 }
 
-static bool start(mf_srv_server *server, mf_error *error)
+static bool load(mf_srv_server *server, const sigset_t *signals, mf_error *error)
+{
+    loading l = {.signals = signals,
+                 .made_path = server->has_path ? server->config->socket_path : NULL};
+    begin_loading(&l);
+    const bool is_good = open_model(&server->model, server->config, error) == MF_OK;
+    end_loading(&l);
+    return is_good;
+}
+
+static bool start(mf_srv_server *server, const sigset_t *signals, mf_error *error)
 {
     const mf_srv_scheduler_options options = {.model = &server->model,
                                               .stats = &server->stats,
                                               .max_waiting_jobs = server->config->n_waiting,
                                               .max_stall_us = server->config->max_stall_ms * 1e3,
                                               .max_unsent_bytes = MAX_UNSENT_BYTES};
-    if (!mf_srv_guard_open(&server->guard, server->config, error))
-        return false;
-    if (open_model(&server->model, server->config, error) != MF_OK)
+    if (!load(server, signals, error))
         return false;
     server->scheduler = mf_srv_scheduler_start(&options);
     if (!server->scheduler) {
@@ -204,8 +250,10 @@ bool mf_serve(const mf_srv_config *config, mf_error *error)
     server->started_us = mf_srv_now_us();
     pthread_mutex_init(&server->peers_lock, NULL);
     pthread_mutex_init(&server->stats.lock, NULL);
+    bool is_good =
+        mf_srv_guard_open(&server->guard, config, error) && mf_srv_http_bind(server, error);
     block_signals(&signals, &before);
-    bool is_good = start(server, error);
+    is_good = is_good && start(server, &signals, error);
     if (is_good) {
         say_where(server);
         (void)watch(server, &signals, 0);

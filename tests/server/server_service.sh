@@ -29,6 +29,9 @@ if [ -c /dev/full ]; then
     "$MOEFLUX" serve "$demo" --unix "$scratch/full" </dev/null >/dev/full 2>"$server_err" &
     pid=$!
     expect_true wait_for test -S "$scratch/full"
+    url=http://localhost
+    ask /health --unix-socket "$scratch/full" # once the model is loaded
+    expect_status 200
     kill -TERM "$pid"
     wait "$pid"
     code=$?

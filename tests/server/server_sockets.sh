@@ -43,6 +43,27 @@ run serve "$demo" --unix "$scratch/file"
 expect_error "$scratch/file: cannot listen: *"
 expect_true test -f "$scratch/file"
 
+# an address is tried before the model, and a model that cannot be loaded leaves no socket
+run serve "$demo" --unix "$scratch/file" --ram 1
+expect_error "$scratch/file: cannot listen: *"
+run serve "$demo" --unix "$place" --ram 1
+expect_code 1
+expect_true test ! -e "$place"
+
+# a signal ends what is still loading a model, and takes the socket along: here one that came before
+if env --block-signal=TERM true 2>/dev/null; then
+    for signal in TERM INT; do
+        last="SIG$signal while a model is loaded"
+        # shellcheck disable=SC2016 # of the inner shell
+        env --block-signal=TERM,INT sh -c 'kill -$0 $$; exec "$@"' $signal "$MOEFLUX" serve "$demo" \
+            --unix "$place" </dev/null >"$out" 2>"$err"
+        code=$?
+        [ $signal = TERM ] && expect_code 143 || expect_code 130
+        expect_lines "$out" 0
+        expect_true test ! -e "$place"
+    done
+fi
+
 # of systemd: listening already when the server starts
 if command -v systemd-socket-activate >/dev/null; then
     systemd-socket-activate -l "$place" "$MOEFLUX" serve "$demo" --name given </dev/null >"$server_out" 2>"$server_err" &
@@ -56,7 +77,7 @@ fi
 
 # a taken port
 start_server "$demo"
-run serve "$demo" --port "$port"
+run serve "$demo" --port "$port" --ram 1
 expect_error "127.0.0.1, port $port: cannot listen: *"
 stop_server
 
@@ -75,5 +96,7 @@ if command -v openssl >/dev/null && openssl req -x509 -newkey rsa:2048 -nodes -k
     expect_error "*cannot serve: --tls-cert and --tls-key are no certificate and its key, in PEM"
     run serve "$demo" --port 0 --tls-cert "$scratch/none" --tls-key "$scratch/key"
     expect_error "$scratch/none: cannot read: *"
+    run serve "$demo" --port 0 --tls-cert "$scratch/cert" --tls-key "$scratch/cert" --ram 1
+    expect_error "$scratch/cert: cannot serve: --tls-cert and --tls-key are no certificate and its key, in PEM"
 fi
 finish
