@@ -217,7 +217,7 @@ static mf_status write_file(int dir_fd, const char *directory, const char *name,
     char tmp[TMP_CHARS];
     snprintf(tmp, sizeof tmp, "tmp-%llx-%s", (unsigned long long)getpid(), name);
     (void)unlinkat(dir_fd, tmp, 0); /* of a process of the same number that was killed */
-    const int fd = mf_open_apart(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+    const int fd = mf_open_apart(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", directory, tmp);
     bool is_good = write_all(fd, bytes, n_bytes);
@@ -257,7 +257,7 @@ mf_status mf_hot_save(const mf_allocator *allocator, const char *directory,
     int dir_fd;
     if (n_keys_of(shape) > MF_HOT_KEYS_MAX)
         return mf_fail(error, MF_ERR_ARGUMENT, "a list of too many experts");
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+    if (mkdir(directory, 0700) != 0 && errno != EEXIST)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s", directory);
     MF_TRY(open_directory(directory, &dir_fd, error));
     mf_status status = save_to(allocator, dir_fd, directory, shape, list, error);

@@ -49,7 +49,7 @@ static mf_status open_directory(mf_store *s, const char *directory, mf_error *er
     if (s->dir == NULL)
         return mf_fail_memory(error, s->dir_bytes, "the store");
     memcpy(s->dir, directory, s->dir_bytes);
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+    if (mkdir(directory, 0700) != 0 && errno != EEXIST)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be made", directory);
     s->dir_fd = mf_open_apart(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY, 0);
     if (s->dir_fd < 0)

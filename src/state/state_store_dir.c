@@ -384,7 +384,7 @@ mf_status mf_store_tmp_create(mf_store *s, const char *name, uint64_t n_bytes,
         if (made >= 0)
             close(made);
         mf_store_tmp_name(s, name, tmp);
-        made = mf_open_apart(s->dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL, 0666);
+        made = mf_open_apart(s->dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL, 0600);
         if (made < 0 && errno != EEXIST)
             return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", s->dir, tmp);
         is_ours = made >= 0 && lock_tmp(made) && is_still(s, tmp, made);

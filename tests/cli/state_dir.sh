@@ -25,8 +25,13 @@ expect_true [ "$n_prompt" -gt 300 ]
 once -f "$scratch/longer"
 cp "$out" "$scratch/longer_text"
 
+umask 022
 once -f "$scratch/prompt" --state-dir "$store"
 expect_same "$out" "$scratch/text"
+# what users wrote is theirs alone
+expect_true [ "$(stat -c %a "$store")" = 700 ]
+expect_true [ -n "$(find "$store" -name 'hot-*' -perm 600)" ]
+expect_true [ -z "$(find "$store" -name '*.mf*' -perm /077)" ]
 expect_true [ "$(json "$err" store_tokens)" -eq 0 ]
 expect_true [ "$(json "$err" prefill_tokens)" -eq "$n_prompt" ]
 
