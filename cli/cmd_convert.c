@@ -95,12 +95,12 @@ typedef struct convert_args {
     mf_convert_options options;
     mf_cli_model_path model_path;
     const char *model, *out, *trace, *check, *calibration;
-    uint64_t n_check_tokens, n_calibration_tokens;
+    uint64_t n_check_tokens, n_calibration_tokens; /* 0: not given */
     mf_convert_rule rules[MAX_RULES];
     char paths[MAX_DRIVES][4096];
     const char *drives[MAX_DRIVES];
     double shares[MAX_DRIVES + 1];
-    bool is_quiet, has_json, verifies;
+    bool is_quiet, has_json, verifies, has_hot_share;
 } convert_args;
 
 /* ------------------------------------------------------------------------- command line -- */
@@ -199,6 +199,7 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         return take_drive(a, parser, optarg);
     if (option == OPT_LAYER_BITS)
         return take_rules(a, parser, optarg);
+    a->has_hot_share |= option == OPT_HOT_SHARE;
     if (option == OPT_HOT_SHARE)
         return take_share(optarg, &a->options.hot_share)
                    ? MF_EXIT_OK
@@ -224,12 +225,38 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     return MF_EXIT_OK;
 }
 
+static const char *contradiction(const convert_args *a)
+{
+    const mf_convert_options *o = &a->options;
+    const bool has_bits = o->bits != 0 || o->n_rules > 0 || o->hot_bits != 0;
+    if (o->group != 0 && !has_bits)
+        return "--group needs --bits, --layer-bits or --hot-bits";
+    if (a->calibration != NULL && !has_bits)
+        return "--calibrate needs --bits, --layer-bits or --hot-bits";
+    if (a->n_calibration_tokens != 0 && a->calibration == NULL)
+        return "--calibrate-tokens needs --calibrate";
+    if (a->n_check_tokens != 0 && a->check == NULL)
+        return "--check-tokens needs --check";
+    if (a->has_hot_share && o->hot_bits == 0)
+        return "--hot-share needs --hot-bits";
+    return NULL;
+}
+
 /* False: the program ends with *exit_code. */
 static bool parse(convert_args *a, int argc, char **argv, int *exit_code)
 {
     const mf_cli_parser parser = {"convert", help, argc, argv, ":hqt:", long_options, NULL};
     if (!mf_cli_parse(&parser, own_option, a, exit_code))
         return false;
+    const char *excluded = contradiction(a);
+    if (excluded != NULL) {
+        *exit_code = mf_cli_usage_error("convert", "convert: %s", excluded);
+        return false;
+    }
+    if (a->n_check_tokens == 0)
+        a->n_check_tokens = 2048;
+    if (a->n_calibration_tokens == 0)
+        a->n_calibration_tokens = 4096;
     a->model = mf_cli_positional_model(&parser, true, &a->model_path, exit_code);
     if (a->model == NULL)
         return false;
@@ -416,8 +443,16 @@ static int begin_check(const convert_args *a, mf_cli_check *out)
     return mf_cli_check_begin(out);
 }
 
+/* What a conversion would refuse is known before a text is evaluated for it. */
 static int calibrate(convert_args *a, double **sums)
 {
+    mf_convert_options dry = a->options;
+    mf_convert_result planned;
+    mf_error error = {0};
+    dry.is_dry_run = true;
+    const mf_status status = mf_convert(a->model, a->out, &dry, &planned, &error);
+    if (status != MF_OK)
+        return mf_cli_fail(status, &error);
     const mf_cli_check text = {.source = a->model,
                                .file = a->calibration,
                                .packed_bits = a->options.packed_expert_bits,
@@ -504,9 +539,7 @@ int mf_cmd_convert(int argc, char **argv)
         return mf_cli_error("no memory");
     mf_convert_options_default(&a->options);
     a->shares[0] = 1;
-    a->n_check_tokens = 2048;
     a->options.hot_share = 0.1;
-    a->n_calibration_tokens = 4096;
     if (parse(a, argc, argv, &exit_code))
         exit_code = run(a);
     free(a);

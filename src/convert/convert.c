@@ -153,7 +153,7 @@ static mf_status run(mf_conversion *c, const char *path, const char *out, mf_err
     MF_TRY(read_source(c, path, error));
     MF_TRY(mf_convert_plan(c, error));
     if (c->options.is_dry_run)
-        return MF_OK;
+        return mf_output_check_free(c, error);
     mf_status status = mf_output_open(c, error);
     if (status == MF_OK)
         status = mf_output_check_space(c, error);

@@ -104,9 +104,43 @@ static mf_status take_mark(mf_output_dir *d, const char *id, mf_error *error)
     return MF_OK;
 }
 
-static mf_status open_directory(mf_output_dir *d, const char *id, mf_error *error)
+/* No directory before it is the same one. */
+static mf_status check_apart(const mf_conversion *c, uint32_t dir, mf_error *error)
 {
+    const mf_output_dir *d = &c->dirs[dir];
+    struct stat st, other;
+    for (uint32_t i = 0; i < dir; i++) {
+        const mf_output_dir *before = &c->dirs[i];
+        if (strcmp(d->path, before->path) == 0 ||
+            (d->fd >= 0 && before->fd >= 0 && fstat(d->fd, &st) == 0 &&
+             fstat(before->fd, &other) == 0 && st.st_dev == other.st_dev &&
+             st.st_ino == other.st_ino))
+            return mf_fail(error, MF_ERR_ARGUMENT,
+                           "%s: is named twice; each drive has a directory of its own", d->path);
+    }
+    return MF_OK;
+}
+
+mf_status mf_output_check_free(mf_conversion *c, mf_error *error)
+{
+    for (uint32_t i = 0; i < c->n_dirs; i++) {
+        mf_output_dir *d = &c->dirs[i];
+        d->fd = mf_open_apart(AT_FDCWD, d->path, O_RDONLY | O_DIRECTORY, 0);
+        if (d->fd < 0 && errno != ENOENT)
+            return mf_fail_os(error, errno == ENOTDIR ? MF_ERR_ARGUMENT : MF_ERR_IO, errno,
+                              "%s: cannot open the directory", d->path);
+        MF_TRY(check_apart(c, i, error));
+        if (d->fd >= 0 && faccessat(d->fd, MARK, F_OK, 0) != 0)
+            MF_TRY(check_empty(d, error));
+    }
+    return MF_OK;
+}
+
+static mf_status open_directory(mf_conversion *c, uint32_t dir, const char *id, mf_error *error)
+{
+    mf_output_dir *d = &c->dirs[dir];
     MF_TRY(make_directory(d, error));
+    MF_TRY(check_apart(c, dir, error));
     d->mark_fd = mf_open_apart(d->fd, MARK, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
     if (d->mark_fd >= 0)
         return take_mark(d, id, error);
@@ -138,7 +172,7 @@ mf_status mf_output_open(mf_conversion *c, mf_error *error)
     mf_aligned_id_text(c->id, id);
     id[32] = '\n';
     for (uint32_t i = 0; i < c->n_dirs; i++) {
-        MF_TRY(open_directory(&c->dirs[i], id, error));
+        MF_TRY(open_directory(c, i, id, error));
         if (i > 0)
             MF_TRY(link_drive(c, i, error));
     }

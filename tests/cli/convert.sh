@@ -136,6 +136,26 @@ expect_code 0
 expect_true at_most 0.1 "$(json "$out" relative_error)"
 run convert "$demo" "$scratch/none" --bits 2 --calibrate "$scratch/nothing"
 expect_error "*nothing*"
+# options that would do nothing without another
+for words in '--group 32' "--calibrate $demo/heldout.txt" '--calibrate-tokens 9 --bits 4' '--check-tokens 9' '--hot-share 5%'; do
+    # shellcheck disable=SC2086 # an option and its value
+    run convert "$demo" "$scratch/none" $words
+    expect_usage_error "convert: ${words%% *} needs --*"
+done
+# directories that are taken, or named twice: known to --dry-run, and before a text is evaluated
+mkdir "$scratch/taken"
+: >"$scratch/taken/x"
+run convert "$demo" "$scratch/taken" --dry-run
+expect_error "$scratch/taken: is not empty (x is there)*"
+run convert "$demo" "$scratch/none" --split "$scratch/taken" --dry-run
+expect_error "$scratch/taken: is not empty (x is there)*"
+run convert "$demo" "$scratch/taken" --bits 2 --calibrate "$scratch/nothing"
+expect_error "$scratch/taken: is not empty (x is there)*"
+for words in "$scratch/none" "$scratch/./none"; do
+    run convert "$demo" "$scratch/none" --split "$words"
+    expect_error "$words: is named twice; each drive has a directory of its own"
+    expect_true [ ! -e "$scratch/none" ]
+done
 # a text that cannot be read is known before anything is written
 run convert "$demo" "$scratch/none" --check "$scratch/nothing"
 expect_error "$scratch/nothing: cannot open: *"
