@@ -203,8 +203,10 @@ static void put_choice(const mf_srv_job *job, const mf_srv_choice *c, mf_srv_byt
     else
         mf_srv_put_json(out, c->content.data ? c->content.data : "", c->content.n_bytes);
     mf_srv_puts(out, ",\"refusal\":null");
-    if (c->thoughts.n_bytes > 0)
-        mf_srv_put_text_field(out, "reasoning_content", c->thoughts.data);
+    if (c->thoughts.n_bytes > 0) {
+        mf_srv_puts(out, ",\"reasoning_content\":");
+        mf_srv_put_json(out, c->thoughts.data, c->thoughts.n_bytes);
+    }
     for (size_t i = 0; i < c->n_calls; i++) {
         const mf_srv_bytes *arguments = &c->calls[i].arguments;
         mf_srv_puts(out, job->has_functions ? "," : i == 0 ? ",\"tool_calls\":[{" : ",{");

@@ -24,6 +24,11 @@ chat ',"stream":true,"thinking":{"type":"enabled","budget_tokens":5}'
 expect_equal "$(joined "$out" reasoning_content)" "$thought"
 expect_equal "$(joined "$out" content)" "$content"
 expect_no_body 'think>'
+# a thought may have any character, as texts have
+for how in '' ',"stream":true'; do
+    chat ",\"logit_bias\":{\"188\":100},\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":3}$how"
+    expect_equal "$(joined "$out" reasoning_content)" '\u0000\u0000\u0000'
+done
 # each token of the content has its logprob, whatever blanks stood behind the thought
 for seed in 0 1 2 3 4; do
     for how in '' ',"stream":true,"stream_options":{"include_usage":true}' ',"stop":["@@@"]'; do
