@@ -118,6 +118,16 @@ static void learn_port(mf_srv_server *server, int fd)
         server->port = ntohs(((const struct sockaddr_in6 *)(const void *)&at)->sin6_port);
 }
 
+#define PLACE_CHARS 96
+
+/* What a server at an address is called; at one of IPv6 beside it, too. */
+static const char *address_name(const mf_srv_server *server, char name[PLACE_CHARS])
+{
+    const char *host = server->config->host;
+    snprintf(name, PLACE_CHARS, "%.60s, port %u", host ? host : "127.0.0.1", server->port);
+    return name;
+}
+
 static void hold(mf_srv_server *server, int fd)
 {
     server->sockets[server->n_sockets++] = fd;
@@ -130,10 +140,10 @@ static bool bind_addresses(mf_srv_server *server, mf_error *error)
     struct in6_addr v6 = in6addr_loopback;
     const bool is_default = !host || strcasecmp(host, "localhost") == 0;
     const bool is_v6 = !is_default && inet_pton(AF_INET6, host, &v6) == 1;
-    char where[96];
+    char name[PLACE_CHARS];
+    const char *where = address_name(server, name);
     if (!is_default && !is_v6)
         (void)inet_pton(AF_INET, host, &v4); /* an address, as the guard has seen */
-    snprintf(where, sizeof where, "%.60s, port %u", host ? host : "127.0.0.1", server->port);
     int fd = is_v6 ? bind_v6(server, v6) : bind_v4(server, v4);
     if (fd < 0)
         return fail(error, "cannot listen", where);
@@ -273,12 +283,10 @@ bool mf_srv_http_bind(mf_srv_server *server, mf_error *error)
 
 bool mf_srv_http_start(mf_srv_server *server, mf_error *error)
 {
-    const mf_srv_config *c = server->config;
-    char where[128];
-    snprintf(where, sizeof where, "%.60s, port %u", c->host ? c->host : "127.0.0.1", server->port);
-    const char *place = c->socket_path ? c->socket_path : where;
-    if (server->is_given)
-        place = "the socket of systemd";
+    char name[PLACE_CHARS];
+    const char *place = server->is_given   ? "the socket of systemd"
+                        : server->has_path ? server->config->socket_path
+                                           : address_name(server, name);
     while (server->n_sockets > 0) {
         const int fd = server->sockets[server->n_sockets - 1];
         if (!server->is_given && listen(fd, BACKLOG) != 0)
