@@ -18,7 +18,7 @@ ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null
 export VK_INSTANCE_LAYERS=$layer
 export VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT
 # Those of make test, and of the long ones what records, submits and waits in ways of its own.
-long='test_vulkan_(attention|fused|mixture|levels|memory)|test_model_(mixture|relay)'
+long='test_vulkan_(attention|fused|mixture|levels|memory|dispatches_long)|test_model_(mixture|relay)'
 {
     ctest --test-dir "$build" --label-regex '^vulkan$' --label-exclude '^long$' \
         --exclude-regex '^test_vulkan_(products|forms)$' --verbose </dev/null &&
