@@ -155,8 +155,7 @@ static size_t next_best(const mf_srv_choice *choices, size_t n, const bool *is_g
     return best;
 }
 
-static void put_choice(const mf_srv_job *job, size_t index, const mf_srv_choice *c,
-                       mf_srv_bytes *out)
+static void put_choice(size_t index, const mf_srv_choice *c, mf_srv_bytes *out)
 {
     mf_srv_puts(out, index > 0 ? "," : "");
     put_text(out, index, c->content.data, c->content.n_bytes);
@@ -172,11 +171,11 @@ static void on_document(mf_srv_job *job, mf_srv_bytes *out)
         const mf_srv_choice *choices = &job->choices[p * n];
         bool is_given[MF_SRV_MAX_CHOICES] = {false};
         for (size_t i = 0; n_best == 0 && i < n; i++)
-            put_choice(job, p * n + i, &choices[i], out);
+            put_choice(p * n + i, &choices[i], out);
         for (size_t i = 0; i < n_best; i++) {
             const size_t best = next_best(choices, n, is_given);
             is_given[best] = true;
-            put_choice(job, p * n_best + i, &choices[best], out);
+            put_choice(p * n_best + i, &choices[best], out);
         }
     }
     mf_srv_puts(out, "],\"usage\":");

@@ -245,12 +245,11 @@ static void put_object(const mf_srv_job *job, mf_srv_bytes *out, const char *sta
     mf_srv_puts(out, "}");
 }
 
-/* status: "queued", "in_progress", "completed", "incomplete", "failed" or "cancelled". */
+/* What became of it. status: "completed", "incomplete", "failed" or "cancelled". */
 static void put_response(const mf_srv_job *job, mf_srv_bytes *out, const char *status,
                          const mf_srv_refusal *refusal)
 {
-    const bool is_made = job->is_over && strcmp(status, "in_progress") != 0;
-    put_object(job, out, status, refusal, is_made && !refusal);
+    put_object(job, out, status, refusal, job->is_over && !refusal);
 }
 
 void mf_srv_put_response_yet(const mf_srv_job *job, const char *status, mf_srv_bytes *out)
@@ -271,8 +270,17 @@ static void end_event(mf_srv_bytes *out)
     mf_srv_puts(out, "}\n\n");
 }
 
-static void put_state_event(mf_srv_job *job, mf_srv_bytes *out, const char *name,
-                            const char *status, const mf_srv_refusal *refusal)
+static void put_early_event(mf_srv_job *job, mf_srv_bytes *out, const char *name,
+                            const char *status)
+{
+    begin_event(job, out, name);
+    mf_srv_puts(out, ",\"response\":");
+    mf_srv_put_response_yet(job, status, out);
+    end_event(out);
+}
+
+static void put_last_event(mf_srv_job *job, mf_srv_bytes *out, const char *name, const char *status,
+                           const mf_srv_refusal *refusal)
 {
     begin_event(job, out, name);
     mf_srv_puts(out, ",\"response\":");
@@ -282,15 +290,15 @@ static void put_state_event(mf_srv_job *job, mf_srv_bytes *out, const char *name
 
 void mf_srv_put_queued_events(mf_srv_job *job, mf_srv_bytes *out)
 {
-    put_state_event(job, out, "response.created", "queued", NULL);
-    put_state_event(job, out, "response.queued", "queued", NULL);
+    put_early_event(job, out, "response.created", "queued");
+    put_early_event(job, out, "response.queued", "queued");
 }
 
 static void on_begin(mf_srv_job *job, mf_srv_bytes *out)
 {
     if (!job->is_background)
-        put_state_event(job, out, "response.created", "in_progress", NULL);
-    put_state_event(job, out, "response.in_progress", "in_progress", NULL);
+        put_early_event(job, out, "response.created", "in_progress");
+    put_early_event(job, out, "response.in_progress", "in_progress");
 }
 
 /* Where in output the item is. */
@@ -448,8 +456,8 @@ static const char *settle_answer(mf_srv_job *job, mf_srv_bytes *last_event)
                                    &job->own_items);
     }
     if (last_event && wanted != MF_SRV_IS_CANCELLED)
-        put_state_event(job, last_event, is_cut(job) ? "response.incomplete" : "response.completed",
-                        status, NULL);
+        put_last_event(job, last_event, is_cut(job) ? "response.incomplete" : "response.completed",
+                       status, NULL);
     if (wanted != MF_SRV_IS_DROPPED) {
         put_items(job, &job->items);
         keep(job, status, NULL, last_event);
@@ -468,7 +476,7 @@ static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes
 {
     if (job->sequence == 0)
         on_begin(job, out);
-    put_state_event(job, out, "response.failed", "failed", refusal);
+    put_last_event(job, out, "response.failed", "failed", refusal);
 }
 
 static void on_document(mf_srv_job *job, mf_srv_bytes *out)
