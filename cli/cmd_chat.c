@@ -446,6 +446,10 @@ static int converse(chat *c)
             continue;
         }
         asked_to_leave = false;
+        if (read == MF_LINE_NO_TEXT) {
+            fputs("Not sent: the message contains a NUL byte.\n", stderr);
+            continue;
+        }
         line_result result = handle(c, text, is_block);
         if (result != LINE_DONE)
             return result == LINE_LEAVE ? MF_EXIT_OK : MF_EXIT_ERROR;

@@ -20,7 +20,8 @@ struct mf_cli_lines {
     EditLine *edit; /* NULL where input is no terminal */
     mf_cli_history *history;
     bool in_block;
-    bool pastes; /* the terminal marks what is pasted */
+    bool pastes;  /* the terminal marks what is pasted */
+    bool has_nul; /* the message that is read, so that it is none */
     char *line;
     size_t capacity;
     mf_cli_buffer block, pasted;
@@ -189,10 +190,16 @@ static mf_cli_line_result next_line(mf_cli_lines *lines)
         result = next_edited(lines);
     } else {
         errno = 0;
-        if (getline(&lines->line, &lines->capacity, stdin) < 0) {
+        const ssize_t n_bytes = getline(&lines->line, &lines->capacity, stdin);
+        if (n_bytes < 0) {
             int error = feof(stdin) ? 0 : errno;
             clearerr(stdin);
             result = ended(error);
+        }
+        char *at = lines->line;
+        while (n_bytes > 0 && (at = memchr(at, '\0', (size_t)(lines->line + n_bytes - at)))) {
+            *at = '?'; /* what ends a block behind it is seen */
+            lines->has_nul = true;
         }
     }
     if (result != MF_LINE_READ)
@@ -242,10 +249,11 @@ static mf_cli_line_result next_block(mf_cli_lines *lines, const char **text)
 
 mf_cli_line_result mf_cli_lines_next(mf_cli_lines *lines, const char **text, bool *is_block)
 {
+    lines->has_nul = false;
     mf_cli_line_result result = next_line(lines);
     *is_block = result == MF_LINE_READ && strncmp(lines->line, FENCE, FENCE_BYTES) == 0;
-    if (*is_block)
-        return next_block(lines, text);
     *text = lines->line;
-    return result;
+    if (*is_block)
+        result = next_block(lines, text);
+    return result == MF_LINE_READ && lines->has_nul ? MF_LINE_NO_TEXT : result;
 }

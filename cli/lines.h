@@ -15,6 +15,7 @@ typedef enum mf_cli_line_result {
     MF_LINE_READ,
     MF_LINE_END,         /* end of input */
     MF_LINE_INTERRUPTED, /* Ctrl-C */
+    MF_LINE_NO_TEXT,     /* a message with a NUL byte, which is not given */
     MF_LINE_FAILED       /* input cannot be read; errno says why */
 } mf_cli_line_result;
 

@@ -10,6 +10,7 @@
 #include "yyjson.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +53,16 @@ static bool read_ref(const char *folder, const char *revision, char commit[41])
     snprintf(below, sizeof below, "refs/%s", revision);
     if (!join(path, folder, below))
         return false;
-    FILE *in = fopen(path, "re");
-    if (!in)
+    /* without waiting for anybody, as opening a FIFO would */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
         return false;
-    const bool read = fgets(text, sizeof text, in) != NULL;
-    (void)fclose(in);
+    struct stat st;
+    const bool is_read =
+        fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && read(fd, text, sizeof text - 1) > 0;
+    (void)close(fd);
     text[strcspn(text, "\r\n")] = '\0';
-    if (!read || !mf_hub_is_commit(text))
+    if (!is_read || !mf_hub_is_commit(text))
         return false;
     snprintf(commit, 41, "%.40s", text);
     return true;

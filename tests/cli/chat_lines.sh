@@ -95,6 +95,14 @@ moeflux: $scratch/fifo: not a regular file
 moeflux: /dev/zero: not a regular file
 moeflux: $scratch: not a regular file"
 
+# a message with a NUL byte is none, a block either
+printf 'a\0b\n"""\nc\n\0d"""\nhello\n' >"$scratch/lines"
+alone "$scratch/text"
+chat
+expect_lines "$err" 2
+expect_glob "$err" "Not sent: the message contains a NUL byte.
+Not sent: the message contains a NUL byte."
+
 # A message that does not fit is taken back: what follows is answered as if it had not been there.
 [ -f "$demo/tokenizer.json" ] || skip "models/demo is not there"
 thinking_model "$scratch/chat" deepseek_v31.jinja

@@ -105,5 +105,9 @@ for text in '' '../../../../victim' "$commit" main; do
     run info org/y
     expect_error "org/y: the hub's cache * has not all of it: *"
 done
+rm "$cache/models--org--y/refs/main"
+mkfifo "$cache/models--org--y/refs/main" # that nobody writes to: not waited for
+run info org/y
+expect_error "org/y: the hub's cache * has not all of it: *"
 expect_exact "$scratch/victim" untouched
 finish
