@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Formats of blocks in fixed point, AVX2. One instruction multiplies unsigned weights by digits and
- * adds the products in pairs, which 16 bits hold: of weights of up to 6 bits, by digits of 8, even
- * two of these sums (4 * 63 * 128); of wide ones, by digits of 7 bits, one (2 * 255 * 64). So
- * activations have 23 bits beside the former, with a unit for 256 columns, and 21 beside the
- * latter, with one for 32; of those 16 columns' products by weights of 128 and less fit 32 bits.
+ * Formats of blocks in fixed point, AVX2. Weights of up to 6 bits: one instruction multiplies
+ * unsigned bytes by digits of 8 bits and adds the products in pairs, of which 16 bits hold even two
+ * (4 * 63 * 128); so activations have 23 bits, with a unit for 256 columns. Wide ones: words, as
+ * 16 bits would hold but one such pair, by digits of 7 bits, which the one multiplier that many
+ * processors have would then have to widen. Activations are two words of 21 bits together, with a
+ * unit for 32 columns; of those 16 columns' products by weights of 128 and less fit 32 bits.
  */
 #include "kernels/x86/blocks_avx2.h"
 
@@ -44,13 +45,23 @@ MF_INLINE __m256i halves_by_digit(const weights_64 *w, const mf_blocks_span *x, 
     return _mm256_add_epi16(by_digit(w, x, b, 0, d), by_digit(w, x, b, 1, d));
 }
 
-/* A half's products by wide weights, whose pairs fill 16 bits. */
-MF_INLINE __m256i sum_wide_half(const weights_64 *w, const mf_blocks_span *x, uint32_t b,
-                                uint32_t half)
+/* Wide weights of 64 columns, even and odd bytes as words, by one of a token's two words. */
+MF_INLINE __m256i by_word(const __m256i words[4], const mf_blocks_span *x, uint32_t b, uint32_t i)
 {
-    const __m256i low = _mm256_add_epi32(add_pairs(by_digit(w, x, b, half, 0), 1),
-                                         add_pairs(by_digit(w, x, b, half, 1), 1 << WIDE_BITS));
-    return _mm256_add_epi32(low, add_pairs(by_digit(w, x, b, half, 2), 1 << (2 * WIDE_BITS)));
+    __m256i sum = _mm256_madd_epi16(words[0], words_of(x, b, 0, 0, i));
+    MF_UNROLL(3)
+    for (uint32_t j = 1; j < 4; j++)
+        sum = add_word_products(sum, words[j], words_of(x, b, j / 2, j % 2, i));
+    return sum;
+}
+
+MF_INLINE __m256i sum_wide_eights(const weights_64 *w, const mf_blocks_span *x, uint32_t b)
+{
+    const __m256i byte = _mm256_set1_epi16(255);
+    const __m256i words[4] = {_mm256_and_si256(w->half[0], byte), _mm256_srli_epi16(w->half[0], 8),
+                              _mm256_and_si256(w->half[1], byte), _mm256_srli_epi16(w->half[1], 8)};
+    return _mm256_add_epi32(by_word(words, x, b, 0),
+                            _mm256_slli_epi32(by_word(words, x, b, 1), WIDE_BITS));
 }
 
 /* A row's sums of each eight products. */
@@ -59,7 +70,7 @@ MF_INLINE digit_sums sum_eights(const blocks_form *f, const weights_64 *w, const
 {
     __m256i sum;
     if (f->has_units) {
-        sum = _mm256_add_epi32(sum_wide_half(w, x, b, 0), sum_wide_half(w, x, b, 1));
+        sum = sum_wide_eights(w, x, b);
     } else {
         const __m256i words[DIGITS] = {halves_by_digit(w, x, b, 0), halves_by_digit(w, x, b, 1),
                                        halves_by_digit(w, x, b, 2)};
@@ -85,7 +96,7 @@ MF_INLINE digit_sums sum_columns(const blocks_form *f, uint32_t n, const unpacke
         MF_UNROLL(3)
         for (uint32_t d = 0; d < DIGITS; d++) {
             const __m256i products =
-                _mm256_maddubs_epi16(weights, x->v[(2 * b + half) * DIGITS + d][lane]);
+                _mm256_maddubs_epi16(weights, x->v[DIGITS_AT + (2 * b + half) * DIGITS + d][lane]);
             words[d] = i % together == 0 ? products : mf_add_words_avx2(words[d], products);
         }
         if (i % together == together - 1)

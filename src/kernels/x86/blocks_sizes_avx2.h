@@ -26,11 +26,13 @@ typedef struct unpacked_span {
 } unpacked_span;
 
 enum {
-    EIGHT = 8,                                            /* tokens */
-    LEAST = 6,                                            /* of them for which it pays */
-    VECTORS = sizeof((mf_blocks_span *)NULL)->pairs / 32, /* of a token's span */
-    SUMS_AT = offsetof(mf_blocks_span, pairs.sums) / 32,  /* which of them */
-    TOTALS_AT = offsetof(mf_blocks_span, pairs.totals) / 32
+    EIGHT = 8,                                           /* tokens */
+    LEAST = 6,                                           /* of them for which it pays */
+    SUMS_AT = offsetof(mf_blocks_span, pairs.sums) / 32, /* which of a span's vectors */
+    TOTALS_AT = offsetof(mf_blocks_span, pairs.totals) / 32,
+    DIGITS_AT = offsetof(mf_blocks_span, pairs.digits) / 32,
+    WORDS_AT = offsetof(mf_blocks_span, pairs.words) / 32,
+    VECTORS = DIGITS_AT + sizeof((mf_blocks_span *)NULL)->pairs.digits / 32
 };
 
 /* A span of eight tokens: a token's lanes are here a lane each. */
@@ -57,6 +59,22 @@ typedef struct blocks_form {
 MF_INLINE __m256i digits_of(const mf_blocks_span *x, uint32_t b, uint32_t half, uint32_t d)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.digits[b][half][d]);
+}
+
+/* Words of 64 columns, those of a half. */
+MF_INLINE __m256i words_of(const mf_blocks_span *x, uint32_t b, uint32_t half, uint32_t parity,
+                           uint32_t i)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)x->pairs.words[b][half][parity][i]);
+}
+
+/* acc + products of words, added in pairs. By hand, as gcc 12 adds products up first and has no
+ * registers for them. */
+MF_INLINE __m256i add_word_products(__m256i acc, __m256i weights, __m256i words)
+{
+    const __m256i products = _mm256_madd_epi16(weights, words);
+    __asm__("vpaddd %1, %0, %0" : "+x"(acc) : "x"(products));
+    return acc;
 }
 
 /* Four weights of a row, those of lane l of a half, in all lanes. */

@@ -58,6 +58,33 @@ static void store_sums(bool has_sixteens, const int32_t v[32], mf_blocks_span *s
         span->pairs.totals[b % PAIRS][first + l] = (float)sums[l];
 }
 
+/* Block b's part of what both halves have. */
+MF_INLINE void store_halves(__m256i v, void *first, void *last, uint32_t b)
+{
+    _mm_storeu_si128((__m128i *)first + b / PAIRS, _mm256_castsi256_si128(v));
+    _mm_storeu_si128((__m128i *)last + b / PAIRS, _mm256_extracti128_si256(v, 1));
+}
+
+MF_INLINE void store_digits(const __m256i digits[DIGITS], mf_blocks_span *span, uint32_t b)
+{
+    signed char(*halves)[DIGITS][32] = span->pairs.digits[b % PAIRS];
+    MF_UNROLL(3)
+    for (uint32_t d = 0; d < DIGITS; d++)
+        store_halves(digits[d], halves[0][d], halves[1][d], b);
+}
+
+MF_INLINE void store_words(const __m256i digits[DIGITS], mf_blocks_span *span, uint32_t b)
+{
+    int16_t(*halves)[2][2][16] = span->pairs.words[b % PAIRS];
+    MF_UNROLL(2)
+    for (uint32_t parity = 0; parity < 2; parity++) {
+        const __m256i above = _mm256_slli_epi16(widen_bytes(digits[2], parity), WIDE_BITS);
+        store_halves(widen_bytes(digits[0], parity), halves[0][parity][0], halves[1][parity][0], b);
+        store_halves(_mm256_add_epi16(above, widen_bytes(digits[1], parity)), halves[0][parity][1],
+                     halves[1][parity][1], b);
+    }
+}
+
 /* Block b of 32 columns. */
 MF_INLINE void prepare_block(mf_weight_kind kind, pair_order order, const float *x, __m256 per_unit,
                              mf_blocks_span *span, uint32_t b)
@@ -74,16 +101,14 @@ MF_INLINE void prepare_block(mf_weight_kind kind, pair_order order, const float 
         store_wide_sums(has_sixteens, integers, span, b);
     else
         store_sums(has_sixteens, integers, span, b);
+    __m256i digits[DIGITS];
     MF_UNROLL(3)
-    for (uint32_t d = 0; d < DIGITS; d++) {
-        const __m256i digits =
-            take_digits(order, mf_blocks_is_wide(kind) ? WIDE_BITS : DIGIT_BITS, v);
-        signed char(*halves)[DIGITS][32] = span->pairs.digits[b % PAIRS];
-        _mm_storeu_si128((__m128i *)(void *)(halves[0][d] + b / PAIRS * 16),
-                         _mm256_castsi256_si128(digits));
-        _mm_storeu_si128((__m128i *)(void *)(halves[1][d] + b / PAIRS * 16),
-                         _mm256_extracti128_si256(digits, 1));
-    }
+    for (uint32_t d = 0; d < DIGITS; d++)
+        digits[d] = take_digits(order, mf_blocks_is_wide(kind) ? WIDE_BITS : DIGIT_BITS, v);
+    if (WIDE_APART && mf_blocks_is_wide(kind))
+        store_words(digits, span, b);
+    else
+        store_digits(digits, span, b);
 }
 
 /* What one of n activations' integers counts. Where they are not finite that is not, and the

@@ -34,12 +34,16 @@ typedef struct mf_blocks_span {
             int32_t small_offsets[16];    /* -8 times the same */
         } bytes;
         struct {
-            signed char digits[4][2][3][32]; /* of two times 32 columns the halves */
-            int32_t sums[4][8];              /* of the integers that a lane of sums stands for */
+            int32_t sums[4][8]; /* of the integers that a lane of sums stands for */
             union {
                 float totals[4][8];  /* the same */
                 int32_t highs[4][8]; /* by the highest digit alone, which sums are without */
                 float units[4][8];   /* of the lanes, where blocks have units of their own */
+            };
+            union {
+                signed char digits[4][2][3][32]; /* of two times 32 columns the halves */
+                int16_t words[4][2][2][2][16];   /* of those the even and the odd ones: the lowest
+                                                    digit, and what is above it */
             };
         } pairs;
         signed char chunks[8][3][32]; /* 32 columns at once, the lowest digit first */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Unpacked spans of weights of more than 6 bits, those of codebooks too, by eight tokens, for
- * blocks_many_avx2.h where 16 bits hold but one pair of their products (WIDE_APART). As 32 bits
- * hold those of 16 columns by all of an activation, weights and activations are words here, an
- * activation two of them: its lowest digit, and the two others as one of 14 bits. Two rows together
- * share what is loaded of the tokens. The integers are those of one token (blocks_few_avx2.h), so
- * the bits are.
+ * blocks_many_avx2.h where 16 bits hold but one pair of their products (WIDE_APART): the words of
+ * one token, turned. Two rows together share what is loaded of the tokens. The integers are those
+ * of one token (blocks_few_avx2.h), so the bits are.
  */
 #ifndef MF_KERNELS_BLOCKS_WIDE_AVX2_H
 #define MF_KERNELS_BLOCKS_WIDE_AVX2_H
@@ -55,17 +53,12 @@ static void turn_wide_span(const unsigned char *tokens, size_t token_bytes, uint
                            turned_words *out)
 {
     for (uint32_t b = 0; b < PAIRS; b++) {
-        __m256i digit[DIGITS][EIGHT], units[EIGHT];
-        for (uint32_t half = 0; half < 2; half++) {
-            for (uint32_t d = 0; d < DIGITS; d++)
-                turn_vector(tokens, token_bytes, n, (2 * b + half) * DIGITS + d, digit[d]);
-            for (uint32_t i = 0; i < 2 * EIGHT; i++) {
-                const uint32_t l = i / 2, parity = i % 2;
-                __m256i *to = out->words[b][l / 2][word_of(half, l, parity)];
-                const __m256i high = _mm256_slli_epi16(widen_bytes(digit[2][l], parity), WIDE_BITS);
-                to[0] = widen_bytes(digit[0][l], parity);
-                to[1] = _mm256_add_epi16(high, widen_bytes(digit[1][l], parity));
-            }
+        __m256i words[EIGHT], units[EIGHT];
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint32_t half = i / 4, parity = i / 2 % 2;
+            turn_vector(tokens, token_bytes, n, WORDS_AT + 8 * b + i, words);
+            for (uint32_t l = 0; l < EIGHT; l++)
+                out->words[b][l / 2][word_of(half, l, parity)][i % 2] = words[l];
         }
         turn_vector(tokens, token_bytes, n, TOTALS_AT + b, units); /* they lie where totals would */
         out->units[b][0] = units[0];
@@ -87,15 +80,6 @@ MF_INLINE void widen_row(const unpacked_span *w, wide_words *out)
             _mm256_storeu_si256((__m256i *)(void *)out->v[b][i / 2][i % 2],
                                 widen_bytes(bytes, i % 2));
         }
-}
-
-/* acc + products of words, added in pairs. By hand, as gcc 12 adds products up first and has no
- * registers for them. */
-MF_INLINE __m256i add_word_products(__m256i acc, __m256i weights, __m256i words)
-{
-    const __m256i products = _mm256_madd_epi16(weights, words);
-    __asm__("vpaddd %1, %0, %0" : "+x"(acc) : "x"(products));
-    return acc;
 }
 
 /* Two rows' columns of chain c of pair b. */
