@@ -100,10 +100,17 @@ expect_true test "$n_open" -gt "$n_none"
 n_tokens "$(history ",\"encrypted_content\":\"$blob\"")"
 expect_equal "$n_tokens" "$n_open"
 # others', and what is broken or no text, is none
-for foreign in gAAAAABo1 moeflux1. moeflux1.a moeflux1.a=== 'moeflux1.!!!!' moeflux1./////w== moeflux1.AAAA "moeflux1.YQ==YQ==" 'moeflux2.YQ=='; do
+for foreign in gAAAAABo1 moeflux1. moeflux1.a moeflux1.a=== 'moeflux1.!!!!' moeflux1./////w== "moeflux1.YQ==YQ==" 'moeflux2.YQ=='; do
     n_tokens "$(history ",\"encrypted_content\":\"$foreign\"")"
     expect_equal "$n_tokens" "$n_none"
 done
+
+# a thought of any characters
+n_tokens "$(history ',"content":[{"type":"reasoning_text","text":"\u0000\u0000\u0000"}]')"
+n_open=$n_tokens
+expect_true test "$n_open" -gt "$n_none"
+n_tokens "$(history ',"encrypted_content":"moeflux1.AAAA"')"
+expect_equal "$n_tokens" "$n_open"
 
 # items that say nothing to the model; what one agent says to another; tools that come later
 once='{"role":"user","content":"Once upon a time"}'
