@@ -197,15 +197,22 @@ static bool cancel_none(mf_srv_request *request, const char *id, mf_srv_refusal 
     return is_background || mf_srv_refuse(r, 400, "Cannot cancel a synchronous response.");
 }
 
+/* The id that the path begins with. */
+static bool get_id(const mf_srv_request *request, char id[MF_SRV_ID_BYTES], mf_srv_refusal *r)
+{
+    const size_t n = strcspn(request->path, "/");
+    if (n >= MF_SRV_ID_BYTES)
+        return refuse_unknown(request->path, r);
+    memcpy(id, request->path, n);
+    id[n] = '\0';
+    return true;
+}
+
 bool mf_srv_api_response_cancel(mf_srv_request *request, mf_srv_refusal *r)
 {
-    static const char end[] = "/cancel";
     char id[MF_SRV_ID_BYTES];
-    const size_t n = strlen(request->path), n_end = sizeof end - 1;
-    if (n <= n_end || n - n_end >= sizeof id || strcmp(request->path + n - n_end, end) != 0)
-        return mf_srv_refuse(r, 404, "there is nothing at /v1/responses/%.100s", request->path);
-    memcpy(id, request->path, n - n_end);
-    id[n - n_end] = '\0';
+    if (!get_id(request, id, r))
+        return false;
     mf_srv_job *job = mf_srv_responses_cancel(request->server->model.responses, id, request->key);
     if (!job)
         return cancel_none(request, id, r);

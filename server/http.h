@@ -71,7 +71,7 @@ typedef bool (*mf_srv_handler)(mf_srv_request *request, mf_srv_refusal *refusal)
 
 typedef struct mf_srv_route {
     const char *method;
-    const char *path; /* without /v1; one that ends in a slash: all below it */
+    const char *path; /* without /v1; a star: any name; a slash at the end: all below it */
     mf_srv_handler handler;
     bool takes_json;
     bool is_open; /* without a key */

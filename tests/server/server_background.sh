@@ -215,10 +215,71 @@ done
 as first "/v1/conversations/$conversation/items" '{}'
 expect_status 400
 expect_body '"param":"items"'
+# changes at once are all made
+# a long one makes each of them take a while
+awk 'BEGIN { printf "{\"items\":[{\"role\":\"user\",\"content\":\""; for (i = 0; i < 80000; i++) printf "%064d", i; print "\"}]}" }' >"$scratch/large"
+get first "/v1/conversations/$conversation/items" --data-binary "@$scratch/large"
+expect_status 200
+n_changes=8
+for i in $(seq $n_changes); do
+    as first "/v1/conversations/$conversation/items" "{\"items\":[{\"id\":\"old_$i\",\"role\":\"user\",\"content\":\"a\"}]}"
+done
+changes=
+for i in $(seq $n_changes); do
+    curl -s -m 900 -o "$scratch/change" -H 'Authorization: Bearer first-key' -X DELETE "$url/v1/conversations/$conversation/items/old_$i" &
+    changes="$changes $!"
+    curl -s -m 900 -o "$scratch/change" -H 'Authorization: Bearer first-key' --data-binary "{\"items\":[{\"id\":\"new_$i\",\"role\":\"user\",\"content\":\"a\"}]}" "$url/v1/conversations/$conversation/items" &
+    changes="$changes $!"
+done
+# shellcheck disable=SC2086 # words
+wait $changes
+get first "/v1/conversations/$conversation/items?limit=100"
+expect_equal "$(grep -o '"id":"old_' "$out" | wc -l)" 0
+expect_equal "$(grep -o '"id":"new_' "$out" | wc -l)" $n_changes
 get first "/v1/conversations/$conversation" -X DELETE
 expect_exact "$out" "{\"id\":\"$conversation\",\"object\":\"conversation.deleted\",\"deleted\":true}"
 get first "/v1/conversations/$conversation"
 expect_status 404
+# one that would be more than all that is kept is refused, and is as it was
+awk 'BEGIN { printf "{\"items\":[{\"role\":\"user\",\"content\":\""; for (i = 0; i < 300000; i++) printf "%064d", i; print "\"}]}" }' >"$scratch/large"
+get first /v1/conversations --data-binary "@$scratch/large"
+expect_status 200
+conversation=$(value id)
+get first "/v1/conversations/$conversation/items" --data-binary "@$scratch/large"
+expect_status 400
+expect_body '"param":"items"'
+as first "/v1/conversations/$conversation" '{"metadata":{"c":"d"}}'
+expect_status 200
+get first "/v1/conversations/$conversation/items"
+expect_equal "$(grep -o '"role":' "$out" | wc -l)" 1
+expect_true test "$(wc -c <"$out")" -gt 19000000
+as first "/v1/conversations/$conversation/items" '{"items":[{"role":"user","content":"More"}]}'
+expect_status 200
+get first "/v1/conversations/$conversation/items/$(value first_id)" -X DELETE
+expect_status 200
+get first "/v1/conversations/$conversation/items"
+expect_equal "$(grep -o '"role":' "$out" | wc -l)" 1
+awk 'BEGIN { printf "{\"items\":[{\"role\":\"user\",\"content\":\""; for (i = 0; i < 524286; i++) printf "%064d", i; print "\"}]}" }' >"$scratch/large"
+get first /v1/conversations --data-binary "@$scratch/large"
+expect_status 400
+expect_body '"param":"items"'
+get first "/v1/conversations/$conversation"
+expect_status 200
+# so is an answer with which it would be
+awk 'BEGIN { printf "{\"items\":[{\"type\":\"web_search_call\",\"x\":\""; for (i = 0; i < 524272; i++) printf "%064d", i; print "\"}]}" }' >"$scratch/large"
+get first /v1/conversations --data-binary "@$scratch/large"
+expect_status 200
+conversation=$(value id)
+for how in '' ',"stream":true'; do
+    as first /v1/responses "{\"conversation\":\"$conversation\",\"input\":\"Once\",\"max_output_tokens\":200,\"ignore_eos\":true,\"store\":false$how}"
+    expect_status 200
+    expect_body '"status":"failed"*"error":{"code":"server_error","message":"conversation: with this answer it would have more than'
+done
+expect_body 'event: response.failed'
+get first "/v1/conversations/$conversation/items"
+expect_status 200
+expect_body '"has_more":false'
+expect_no_body '"role":'
 stop_server
 expect_empty "$err"
 finish
