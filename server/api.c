@@ -4,6 +4,7 @@
 #include "constraint.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +103,19 @@ const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool
     }
     *is_known = false;
     return other;
+}
+
+void mf_srv_methods_at(const char *path, char *out)
+{
+    const char *rest;
+    size_t n, n_out = 0;
+    *out = '\0';
+    path = short_path(path, &n);
+    for (const mf_srv_route *r = routes; r < routes + sizeof routes / sizeof *routes; r++)
+        if (is_at(r, path, n, &rest) && n_out < MF_SRV_METHODS_BYTES)
+            n_out += (size_t)snprintf(out + n_out, MF_SRV_METHODS_BYTES - n_out, "%s%s%s",
+                                      n_out > 0 ? ", " : "", r->method,
+                                      strcmp(r->method, "GET") == 0 ? ", HEAD" : "");
 }
 
 /* -------------------------------------------------------------------------------------- jobs -- */

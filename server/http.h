@@ -83,6 +83,9 @@ mf_srv_shape mf_srv_shape_at(const char *path);
  * path below the route's. */
 const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool *is_known,
                                       const char **rest);
+/* The methods that a path takes, as the header Allow lists them, into so many bytes. */
+#define MF_SRV_METHODS_BYTES 64
+void mf_srv_methods_at(const char *path, char *out);
 
 /* Before the model is loaded: sockets and the certificate. Callers are refused until the start, but
  * at a socket in the file system, where they wait: one that nobody listens at would be taken for
