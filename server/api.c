@@ -15,6 +15,7 @@ static const mf_srv_route routes[] = {
     {"POST", "/responses/input_tokens", mf_srv_api_responses_count, true, false},
     {"GET", "/responses/*", mf_srv_api_response, false, false},
     {"DELETE", "/responses/*", mf_srv_api_response_drop, false, false},
+    {"GET", "/responses/*/input_items", mf_srv_api_response_items, false, false},
     {"POST", "/responses/*/cancel", mf_srv_api_response_cancel, false, false},
     {"POST", "/conversations", mf_srv_api_conversation_new, true, false},
     {"GET", "/conversations/*", mf_srv_api_conversation, false, false},

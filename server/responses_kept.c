@@ -150,12 +150,13 @@ static void copy(const mf_srv_bytes *from, mf_srv_bytes *to)
         mf_srv_put(to, from->data, from->n_bytes);
 }
 
-bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_srv_bytes *items,
-                           mf_srv_bytes *response, mf_srv_bytes *events)
+/* may_run: also one in the making. */
+static bool find_texts(mf_srv_responses *r, const char *id, size_t who, bool may_run,
+                       mf_srv_bytes *items, mf_srv_bytes *response, mf_srv_bytes *events)
 {
     pthread_mutex_lock(&r->lock);
     const size_t i = find(r, id, who);
-    const bool is_there = i < r->n && !r->list[i].job;
+    const bool is_there = i < r->n && (may_run || !r->list[i].job);
     if (is_there) {
         const entry e = take(r, i);
         r->list[r->n++] = e; /* it was used last */
@@ -166,6 +167,18 @@ bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_s
     }
     pthread_mutex_unlock(&r->lock);
     return is_there;
+}
+
+bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_srv_bytes *items,
+                           mf_srv_bytes *response, mf_srv_bytes *events)
+{
+    return find_texts(r, id, who, false, items, response, events);
+}
+
+bool mf_srv_responses_find_input(mf_srv_responses *r, const char *id, size_t who,
+                                 mf_srv_bytes *items, mf_srv_bytes *response)
+{
+    return find_texts(r, id, who, true, items, response, NULL);
 }
 
 bool mf_srv_responses_drop(mf_srv_responses *r, const char *id, size_t who)
@@ -278,9 +291,10 @@ bool mf_srv_responses_begin(mf_srv_responses *r, mf_srv_job *job)
 {
     entry e = {.id = strdup(job->id), .who = job->key, .job = job};
     bool is_added = false;
+    copy(&job->items, &e.kept.items);
     mf_srv_job_hold(job);
     pthread_mutex_lock(&r->lock);
-    if (e.id)
+    if (e.id && !e.kept.items.has_failed)
         is_added = add(r, &e);
     pthread_mutex_unlock(&r->lock);
     if (!is_added)

@@ -34,6 +34,9 @@ bool mf_srv_responses_put(mf_srv_responses *responses, const char *id, size_t wh
  * is in the making. */
 bool mf_srv_responses_find(mf_srv_responses *responses, const char *id, size_t who,
                            mf_srv_bytes *items, mf_srv_bytes *response, mf_srv_bytes *events);
+/* Also of one in the making, of which there are items alone: those that it was asked for with. */
+bool mf_srv_responses_find_input(mf_srv_responses *responses, const char *id, size_t who,
+                                 mf_srv_bytes *items, mf_srv_bytes *response);
 /* Also of one in the making, which is cancelled. False: there is none. */
 bool mf_srv_responses_drop(mf_srv_responses *responses, const char *id, size_t who);
 

@@ -121,6 +121,9 @@ as first /v1/responses "{$long,\"stream\":false}"
 waiting=$(value id)
 get first "/v1/responses/$waiting"
 expect_body '"status":"queued","background":true'
+get first "/v1/responses/$waiting/input_items"
+expect_status 200
+expect_body '"text":"The dog"*"has_more":false'
 as first /v1/responses "{\"previous_response_id\":\"$waiting\",\"input\":\"And?\"}"
 expect_status 400
 get first "/v1/responses/$waiting" -X DELETE
@@ -177,6 +180,11 @@ expect_status 200
 expect_body "\"conversation\":{\"id\":\"$conversation\"}"
 expect_equal "$(value text)" "$whole"
 expect_equal "$(value input_tokens)" "$n_whole"
+get first "/v1/responses/$(value id)/input_items?limit=2"
+expect_body '"text":"And?"*"text":"there was a dog."*"has_more":true'
+own_item=$(value first_id)
+get first "/v1/conversations/$conversation/items/$own_item" # it is the same one
+expect_body '"text":"And?"'
 get first "/v1/conversations/$conversation/items?order=asc"
 expect_equal "$(grep -o '"role":"[a-z]*"' "$out" | tr -dc 'a-z:\n' | sed 's/role://' | tr '\n' ' ')" \
     'user assistant user assistant '
