@@ -222,8 +222,8 @@ static bool add_text(mf_srv_job *job, yyjson_val *text, yyjson_val *suffix, mf_s
         return mf_srv_prompt_gap(job->served, yyjson_get_str(text), yyjson_get_len(text),
                                  yyjson_get_str(suffix), yyjson_get_len(suffix), &prompt, r) &&
                mf_srv_api_add_prompt(job, &prompt, r);
-    return mf_srv_prompt_text(job->served, yyjson_get_str(text), yyjson_get_len(text), &prompt,
-                              r) &&
+    return mf_srv_prompt_text(job->served, yyjson_get_str(text), yyjson_get_len(text), true,
+                              &prompt, r) &&
            mf_srv_api_add_prompt(job, &prompt, r);
 }
 

@@ -67,9 +67,9 @@ static void put_start(const mf_srv_model *model, mf_srv_prompt *prompt)
 }
 
 bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_bytes,
-                        mf_srv_prompt *out, mf_srv_refusal *refusal)
+                        bool parse_special, mf_srv_prompt *out, mf_srv_refusal *refusal)
 {
-    if (!mf_srv_encode(model, text, n_bytes, true, out, refusal))
+    if (!mf_srv_encode(model, text, n_bytes, parse_special, out, refusal))
         return false;
     put_start(model, out);
     mf_srv_prompt_mark_end(model, out);

@@ -167,5 +167,10 @@ expect_body '"text_offset":[0,0,1,4,'
 expect_equal "$(value prompt_tokens)" 6
 post /v1/completions '{"prompt":"<|endoftext|>Once","max_tokens":0,"echo":true}'
 expect_equal "$(value text)" "<|endoftext|>Once"
+post /tokenize '{"content":"<|endoftext|>","add_special":true}'
+expect_body '{"tokens":[4095],'
+post /tokenize '{"content":"<|endoftext|>","add_special":true,"parse_special":false}'
+expect_body '{"tokens":[4095,'
+expect_equal "$(grep -o 4095 "$out" | wc -l)" 1
 stop_server
 finish
