@@ -121,6 +121,11 @@ expect_refused /v1/chat/completions "{$chat,\"functions\":[{}]}" 400 'functions[
 expect_refused /v1/chat/completions "{$chat,\"functions\":[{\"name\":\"f\"}],\"tools\":[{}]}" 400 functions
 expect_refused /v1/chat/completions "{$chat,\"function_call\":{\"name\":\"f\"}}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"function_call\":7}" 400 function_call
+expect_refused /v1/chat/completions "{$chat,\"function_call\":\"auto\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}" 400 function_call
+expect_refused /v1/chat/completions "{$chat,\"functions\":[{\"name\":\"f\"}],\"tool_choice\":\"none\"}" 400 tool_choice
+expect_refused /v1/chat/completions '{"input":"Once","functions":[{"name":"f"}]}' 400 functions
+expect_refused /v1/chat/completions '{"input":"Once","response_format":{"type":"json_objects"}}' 400 response_format.type
+expect_refused /v1/chat/completions '{"input":"Once","text":{"format":{"type":"json_objects"}}}' 400 text.format.type
 expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_objects\"}}" 400 response_format.type
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":\"required\"}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":{\"type\":\"function\"}}" 400 tool_choice
