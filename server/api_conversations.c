@@ -299,6 +299,8 @@ bool mf_srv_api_conversation_change(mf_srv_request *request, mf_srv_refusal *r)
     mf_srv_bytes before = {0}, now = {0};
     if (!mf_srv_check_fields(request->json, "", tables, r) || !check_metadata(metadata, r))
         return false;
+    if (!yyjson_obj_get(request->json, "metadata")) /* null: none */
+        return mf_srv_refuse_field(r, "metadata", "is missing");
     if (!mf_srv_responses_find(all, request->path, request->key, NULL, &before, NULL))
         return refuse_unknown(request->path, r);
     yyjson_doc *doc = yyjson_read(before.data, before.n_bytes, 0);

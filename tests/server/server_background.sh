@@ -216,6 +216,9 @@ get first "/v1/conversations/$conversation"
 expect_body '"metadata":{"c":"d"}'
 get second "/v1/conversations/$conversation"
 expect_status 404
+as first "/v1/conversations/$conversation" '{}'
+expect_status 400
+expect_body '"param":"metadata"'
 for wrong in '{"items":7}' '{"items":[{"type":"riddle"}]}' '{"items":[7]}' '{"metadata":[]}' '{"metadata":{"a":1}}' '{"name":"x"}'; do
     as first /v1/conversations "$wrong"
     expect_status 400
