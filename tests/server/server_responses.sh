@@ -191,6 +191,9 @@ n_tokens=$(value input_tokens)
 expect_true test "$n_tokens" -gt $((n_once + 20))
 post /v1/responses/input_tokens "{\"input\":[{\"type\":\"additional_tools\",\"role\":\"developer\",\"tools\":[$tool]},$once]}"
 expect_equal "$(value input_tokens)" "$n_tokens"
+# a custom tool's text may have any character
+post /v1/responses/input_tokens "{\"input\":[$once,{\"type\":\"custom_tool_call\",\"call_id\":\"1\",\"name\":\"noon\",\"input\":\"a\\u0000b\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"1\",\"output\":\"x\"}],\"tools\":[$tool]}"
+expect_status 200
 stop_server
 expect_empty "$err"
 finish
