@@ -84,10 +84,11 @@ bool mf_srv_list_items(mf_srv_request *request, yyjson_val *array, size_t n, mf_
     yyjson_val **all = in_order(array, n, p.is_rising);
     if (!all)
         return no_memory(r);
-    while (p.after && begin < n && !mf_srv_is_item(all[begin], p.after))
-        begin++;
-    bool is_good = !p.after || begin < n;
-    begin += p.after != NULL;
+    /* behind the last that has the id, which clients may give to several: pages then still end */
+    for (size_t i = 0; p.after && i < n; i++)
+        if (mf_srv_is_item(all[i], p.after))
+            begin = i + 1;
+    bool is_good = !p.after || begin > 0;
     if (!is_good) {
         mf_srv_refuse_field(r, "after", "Item with id '%.60s' not found.", p.after);
     } else {

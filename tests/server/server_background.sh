@@ -170,6 +170,11 @@ for wrong in limit=0 limit=101 limit=x order=up after=msg_0; do
     get first "/v1/conversations/$conversation/items?$wrong"
     expect_status 400
 done
+# ids that clients give twice do not lead back
+as first /v1/conversations '{"items":[{"id":"a","role":"user","content":"1"},{"id":"b","role":"user","content":"2"},{"id":"c","role":"user","content":"3"},{"id":"b","role":"user","content":"4"},{"id":"d","role":"user","content":"5"}]}'
+get first "/v1/conversations/$(value id)/items?order=asc&limit=2&after=b"
+expect_equal "$(value first_id)" d
+expect_body '"has_more":false'
 # a response goes on from it and is added to it, as if all of it had been sent
 said='{"role":"user","content":"Once upon a time"},{"role":"assistant","content":"there was a dog."}'
 as first /v1/responses "{\"input\":[$said,{\"role\":\"user\",\"content\":\"And?\"}],\"seed\":3,\"max_output_tokens\":12}"
