@@ -32,7 +32,7 @@ static const char *const more_paths[] = {"/v1/conversations",
                                          "/v1/conversations/conv_1/items",
                                          "/v1/responses",
                                          "/apply-template",
-                                         "/v1/conversations/conv_1/items/a",
+                                         "/v1/conversations/conv_2/items",
                                          "/v1/conversations",
                                          "/v1/conversations/conv_1/items"};
 

@@ -4,6 +4,7 @@
 #include "constraint.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,13 +13,18 @@ static const mf_srv_route routes[] = {
     {"POST", "/completions", mf_srv_api_completions, true, false},
     {"POST", "/responses", mf_srv_api_responses, true, false},
     {"POST", "/responses/input_tokens", mf_srv_api_responses_count, true, false},
-    {"GET", "/responses/", mf_srv_api_response, false, false},
-    {"DELETE", "/responses/", mf_srv_api_response_drop, false, false},
-    {"POST", "/responses/", mf_srv_api_response_cancel, false, false},
+    {"GET", "/responses/*", mf_srv_api_response, false, false},
+    {"DELETE", "/responses/*", mf_srv_api_response_drop, false, false},
+    {"GET", "/responses/*/input_items", mf_srv_api_response_items, false, false},
+    {"POST", "/responses/*/cancel", mf_srv_api_response_cancel, false, false},
     {"POST", "/conversations", mf_srv_api_conversation_new, true, false},
-    {"GET", "/conversations/", mf_srv_api_conversation, false, false},
-    {"POST", "/conversations/", mf_srv_api_conversation_change, true, false},
-    {"DELETE", "/conversations/", mf_srv_api_conversation_drop, false, false},
+    {"GET", "/conversations/*", mf_srv_api_conversation, false, false},
+    {"POST", "/conversations/*", mf_srv_api_conversation_change, true, false},
+    {"DELETE", "/conversations/*", mf_srv_api_conversation_drop, false, false},
+    {"GET", "/conversations/*/items", mf_srv_api_items, false, false},
+    {"POST", "/conversations/*/items", mf_srv_api_items_add, true, false},
+    {"GET", "/conversations/*/items/*", mf_srv_api_item, false, false},
+    {"DELETE", "/conversations/*/items/*", mf_srv_api_item_drop, false, false},
     {"POST", "/messages", mf_srv_api_messages, true, false},
     {"POST", "/messages/count_tokens", mf_srv_api_messages_count, true, false},
     {"POST", "/tokenize", mf_srv_api_tokenize, true, false},
@@ -44,28 +50,49 @@ mf_srv_shape mf_srv_shape_at(const char *path)
                                                                                   : MF_SRV_OPENAI;
 }
 
-/* path[n_path] is the route's; *rest what is below it. */
+/* How many bytes of path[n_path] from i on a letter of a route stands for; 0: it is another. */
+static size_t n_matched(char letter, const char *path, size_t n_path, size_t i)
+{
+    if (letter != '*')
+        return i < n_path && path[i] == letter;
+    const char *end = memchr(path + i, '/', n_path - i);
+    return end ? (size_t)(end - path) - i : n_path - i;
+}
+
+/* path[n_path] is the route's; *rest, only then: what is below it, or from its first star on. */
 static bool is_at(const mf_srv_route *route, const char *path, size_t n_path, const char **rest)
 {
-    const size_t n = strlen(route->path);
-    *rest = path + n_path;
-    if (n == n_path && memcmp(route->path, path, n) == 0)
-        return true;
-    if (n < 2 || route->path[n - 1] != '/' || n_path <= n || memcmp(route->path, path, n) != 0)
+    const char *r = route->path, *below = NULL;
+    size_t i = 0;
+    for (; *r; r++) {
+        const size_t n = n_matched(*r, path, n_path, i);
+        if (n == 0)
+            return false;
+        if (*r == '*' && !below)
+            below = path + i;
+        i += n;
+    }
+    if (i != n_path && (i == 1 || r[-1] != '/'))
         return false;
-    *rest = path + n;
+    *rest = below ? below : path + i;
     return true;
+}
+
+/* A path as routes have it: without /v1 and the slash at its end. *n_path: its bytes. */
+static const char *short_path(const char *path, size_t *n_path)
+{
+    path += strncmp(path, "/v1/", 4) == 0 ? 3 : 0;
+    *n_path = strlen(path);
+    *n_path -= *n_path > 1 && path[*n_path - 1] == '/';
+    return path;
 }
 
 const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool *is_known,
                                       const char **rest)
 {
     const mf_srv_route *other = NULL;
-    if (strncmp(path, "/v1/", 4) == 0)
-        path += 3;
-    size_t n = strlen(path);
-    if (n > 1 && path[n - 1] == '/')
-        n--;
+    size_t n;
+    path = short_path(path, &n);
     for (const mf_srv_route *r = routes; r < routes + sizeof routes / sizeof *routes; r++) {
         if (!is_at(r, path, n, rest))
             continue;
@@ -77,6 +104,19 @@ const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool
     }
     *is_known = false;
     return other;
+}
+
+void mf_srv_methods_at(const char *path, char *out)
+{
+    const char *rest;
+    size_t n, n_out = 0;
+    *out = '\0';
+    path = short_path(path, &n);
+    for (const mf_srv_route *r = routes; r < routes + sizeof routes / sizeof *routes; r++)
+        if (is_at(r, path, n, &rest) && n_out < MF_SRV_METHODS_BYTES)
+            n_out += (size_t)snprintf(out + n_out, MF_SRV_METHODS_BYTES - n_out, "%s%s%s",
+                                      n_out > 0 ? ", " : "", r->method,
+                                      strcmp(r->method, "GET") == 0 ? ", HEAD" : "");
 }
 
 /* -------------------------------------------------------------------------------------- jobs -- */

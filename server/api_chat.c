@@ -44,6 +44,8 @@ static const mf_srv_field item_fields[] = {{"input", MF_SRV_FIELD_USED},
                                            {"text", MF_SRV_FIELD_USED},
                                            {"truncation", MF_SRV_FIELD_HARMLESS},
                                            {"previous_response_id", MF_SRV_FIELD_REFUSED},
+                                           {"functions", MF_SRV_FIELD_REFUSED},
+                                           {"function_call", MF_SRV_FIELD_REFUSED},
                                            {NULL, MF_SRV_FIELD_USED}};
 
 /* ----------------------------------------------------------------------------------- answers -- */
@@ -277,10 +279,9 @@ static bool has_items(yyjson_val *object)
 
 static bool read_format(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
 {
-    yyjson_val *text = mf_srv_field_of(object, "text");
-    return has_items(object)
-               ? mf_srv_read_constraint(object, mf_srv_field_of(text, "format"), "text.format", job,
-                                        r)
+    yyjson_val *text = mf_srv_field_of(object, "text"), *format = mf_srv_field_of(text, "format");
+    return has_items(object) && format
+               ? mf_srv_read_constraint(object, format, "text.format", job, r)
                : mf_srv_read_constraint(object, mf_srv_field_of(object, "response_format"),
                                         "response_format", job, r);
 }
@@ -316,7 +317,7 @@ bool mf_srv_api_chat(mf_srv_request *request, mf_srv_refusal *r)
 {
     static const mf_srv_field *const tables[] = {fields, mf_srv_sampling_fields,
                                                  mf_srv_harmless_fields, NULL};
-    static const mf_srv_field *const of_items[] = {fields, item_fields, mf_srv_sampling_fields,
+    static const mf_srv_field *const of_items[] = {item_fields, fields, mf_srv_sampling_fields,
                                                    mf_srv_harmless_fields, NULL};
     mf_srv_conversation c = {0};
     if (!mf_srv_check_fields(request->json, "", has_items(request->json) ? of_items : tables, r))

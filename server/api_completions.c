@@ -42,20 +42,31 @@ static void put_offsets(const mf_srv_choice *c, const mf_srv_token *tokens, size
     }
 }
 
+/* An object by the tokens' texts, each of which stands in it once: tokens that are no characters by
+ * themselves have one text, and the likeliest of them is told. */
 static void put_top(const mf_srv_job *job, const mf_srv_token *token, mf_srv_bytes *out)
 {
+    const size_t begin = out->n_bytes;
     if (token->n_top == 0) {
         mf_srv_puts(out, "null");
         return;
     }
-    mf_srv_puts(out, "{");
     for (unsigned k = 0; k < token->n_top; k++) {
-        mf_srv_puts(out, k > 0 ? "," : "");
-        mf_srv_put_token(job, out, token->top[k].token);
-        mf_srv_puts(out, ":");
-        mf_srv_put_logprob(out, token->top[k].logprob);
+        mf_srv_bytes name = {0};
+        mf_srv_puts(&name, ",");
+        mf_srv_put_token(job, &name, token->top[k].token);
+        mf_srv_puts(&name, ":");
+        out->has_failed = out->has_failed || name.has_failed;
+        if (!out->has_failed &&
+            (k == 0 || !memmem(out->data + begin, out->n_bytes - begin, name.data, name.n_bytes))) {
+            mf_srv_put(out, name.data, name.n_bytes);
+            mf_srv_put_logprob(out, token->top[k].logprob);
+        }
+        mf_srv_bytes_free(&name);
     }
     mf_srv_puts(out, "}");
+    if (!out->has_failed)
+        out->data[begin] = '{';
 }
 
 static void put_logprobs(const mf_srv_choice *c, const mf_srv_token *tokens, size_t n,
@@ -222,8 +233,8 @@ static bool add_text(mf_srv_job *job, yyjson_val *text, yyjson_val *suffix, mf_s
         return mf_srv_prompt_gap(job->served, yyjson_get_str(text), yyjson_get_len(text),
                                  yyjson_get_str(suffix), yyjson_get_len(suffix), &prompt, r) &&
                mf_srv_api_add_prompt(job, &prompt, r);
-    return mf_srv_prompt_text(job->served, yyjson_get_str(text), yyjson_get_len(text), &prompt,
-                              r) &&
+    return mf_srv_prompt_text(job->served, yyjson_get_str(text), yyjson_get_len(text), true,
+                              &prompt, r) &&
            mf_srv_api_add_prompt(job, &prompt, r);
 }
 

@@ -433,7 +433,7 @@ static void keep(mf_srv_job *job, const char *status, const mf_srv_refusal *refu
     if (job->is_background)
         mf_srv_responses_settled(job->served->responses, job, &kept);
     else
-        mf_srv_responses_put(job->served->responses, job->id, job->key, &kept);
+        (void)mf_srv_responses_put(job->served->responses, job->id, job->key, &kept);
 }
 
 static mf_srv_wanted settle(const mf_srv_job *job)
@@ -443,31 +443,55 @@ static mf_srv_wanted settle(const mf_srv_job *job)
     return job->is_kept ? MF_SRV_IS_WANTED : MF_SRV_IS_DROPPED;
 }
 
-/* The answer is whole: it is kept before its client knows that. Returns what it is. */
-static const char *settle_answer(mf_srv_job *job, mf_srv_bytes *last_event)
+/* What was said is added to the conversation that it was said in; who has deleted that meanwhile
+ * does not want it. */
+static bool extend_conversation(mf_srv_job *job, mf_srv_refusal *r)
 {
+    if (job->conversation[0] == '\0')
+        return true;
+    put_items(job, &job->own_items);
+    switch (mf_srv_responses_add(job->served->conversations, job->conversation, job->key,
+                                 &job->own_items)) {
+    case MF_SRV_TOO_LARGE:
+        return mf_srv_refuse_field(r, "conversation",
+                                   "with this answer it would have more than %zu bytes",
+                                   MF_SRV_RESPONSE_BYTES);
+    case MF_SRV_NO_MEMORY:
+        return mf_srv_refuse(r, 503, "out of memory for the conversation");
+    default:
+        return true;
+    }
+}
+
+/* The answer is whole: it is kept before its client knows that, by the stream's last event or as a
+ * document. */
+static void settle_answer(mf_srv_job *job, bool is_stream, mf_srv_bytes *out)
+{
+    char name[64];
+    mf_srv_refusal refusal = {0};
     const mf_srv_wanted wanted = settle(job);
-    const char *status = wanted == MF_SRV_IS_CANCELLED ? "cancelled"
-                         : is_cut(job)                 ? "incomplete"
-                                                       : "completed";
-    if (wanted != MF_SRV_IS_CANCELLED && job->conversation[0] != '\0') {
-        put_items(job, &job->own_items);
-        (void)mf_srv_responses_add(job->served->conversations, job->conversation, job->key,
-                                   &job->own_items);
-    }
-    if (last_event && wanted != MF_SRV_IS_CANCELLED)
-        put_last_event(job, last_event, is_cut(job) ? "response.incomplete" : "response.completed",
-                       status, NULL);
-    if (wanted != MF_SRV_IS_DROPPED) {
+    const bool is_cancelled = wanted == MF_SRV_IS_CANCELLED;
+    const bool has_failed = !is_cancelled && !extend_conversation(job, &refusal);
+    const mf_srv_refusal *why = has_failed ? &refusal : NULL;
+    const char *status = is_cancelled  ? "cancelled"
+                         : has_failed  ? "failed"
+                         : is_cut(job) ? "incomplete"
+                                       : "completed";
+    snprintf(name, sizeof name, "response.%s", status);
+    if (is_stream && !is_cancelled)
+        put_last_event(job, out, name, status, why);
+    if (!is_stream)
+        put_response(job, out, status, why);
+    if (wanted == MF_SRV_IS_DROPPED)
+        return;
+    if (!has_failed)
         put_items(job, &job->items);
-        keep(job, status, NULL, last_event);
-    }
-    return status;
+    keep(job, status, why, is_stream ? out : NULL);
 }
 
 static void on_end(mf_srv_job *job, mf_srv_bytes *out)
 {
-    (void)settle_answer(job, out);
+    settle_answer(job, true, out);
 }
 
 /* Of one whose turn has not come, too: clients want to hear of a response before they hear of its
@@ -481,7 +505,7 @@ static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes
 
 static void on_document(mf_srv_job *job, mf_srv_bytes *out)
 {
-    put_response(job, out, settle_answer(job, NULL), NULL);
+    settle_answer(job, false, out);
 }
 
 /* In the background it is asked for all the same. */

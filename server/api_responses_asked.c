@@ -88,51 +88,51 @@ static bool is_reference(yyjson_val *item)
     return yyjson_equals_str(yyjson_obj_get(item, "type"), "item_reference");
 }
 
-static bool put_item(mf_srv_request *request, yyjson_val *item, size_t i, mf_srv_bytes *out,
+/* What was written from `begin` on is an item that the request itself says. */
+static bool take_own(mf_srv_asked *asked, size_t begin, bool is_good, mf_srv_refusal *r)
+{
+    if (!is_good || asked->text.has_failed)
+        return no_memory(r);
+    mf_srv_puts(&asked->own, asked->own.n_bytes > 0 ? "," : "");
+    mf_srv_put(&asked->own, asked->text.data + begin, asked->text.n_bytes - begin);
+    return true;
+}
+
+static bool put_item(mf_srv_request *request, yyjson_val *item, size_t i, mf_srv_asked *asked,
                      mf_srv_refusal *r)
 {
     char name[MF_SRV_PARAM_BYTES];
     const char *id = yyjson_get_str(yyjson_obj_get(item, "id"));
+    mf_srv_bytes *out = &asked->text;
     mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
-    if (!is_reference(item))
-        return mf_srv_put_value(out, item) || no_memory(r);
+    if (!is_reference(item)) {
+        const size_t begin = out->n_bytes;
+        return take_own(asked, begin, mf_srv_put_item(item, out), r);
+    }
     if (id && put_referred(request, id, out))
         return true;
     snprintf(name, sizeof name, "input[%zu].id", i);
     return mf_srv_refuse_field(r, name, "Item with id '%.60s' not found.", id ? id : "");
 }
 
-/* The request's own items, behind what is there. */
-static bool put_own(mf_srv_request *request, yyjson_val *input, mf_srv_bytes *out,
+/* The request's own items, each with an id, behind what is there. */
+static bool put_own(mf_srv_request *request, yyjson_val *input, mf_srv_asked *asked,
                     mf_srv_refusal *r)
 {
     size_t i, n;
     yyjson_val *item;
+    mf_srv_bytes *out = &asked->text;
     if (yyjson_is_str(input)) {
         mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
-        mf_srv_puts(out, "{\"role\":\"user\",\"content\":");
-        if (!mf_srv_put_value(out, input))
-            return no_memory(r);
-        mf_srv_puts(out, "}");
-        return true;
+        const size_t begin = out->n_bytes;
+        return take_own(asked, begin, mf_srv_put_user_item(input, out), r);
     }
     yyjson_arr_foreach(input, i, n, item)
     {
-        if (!put_item(request, item, i, out, r))
+        if (!put_item(request, item, i, asked, r))
             return false;
     }
     return true;
-}
-
-static yyjson_doc *parse_items(const mf_srv_bytes *text)
-{
-    mf_srv_bytes array = {0};
-    mf_srv_puts(&array, "[");
-    mf_srv_put(&array, text->data ? text->data : "", text->n_bytes);
-    mf_srv_puts(&array, "]");
-    yyjson_doc *doc = array.has_failed ? NULL : yyjson_read(array.data, array.n_bytes, 0);
-    mf_srv_bytes_free(&array);
-    return doc;
 }
 
 static bool refers(yyjson_val *input)
@@ -157,12 +157,12 @@ bool mf_srv_asked_open(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refu
         return true;
     if (!yyjson_is_str(input) && !mf_srv_check_messages(input, "input", r))
         return false;
-    yyjson_doc *earlier = parse_items(&asked->text);
+    yyjson_doc *earlier = mf_srv_parse_items(&asked->text);
     asked->n_earlier = yyjson_arr_size(yyjson_doc_get_root(earlier));
     yyjson_doc_free(earlier);
-    if (!put_own(request, input, &asked->text, r))
+    if (!put_own(request, input, asked, r))
         return false;
-    asked->doc = parse_items(&asked->text);
+    asked->doc = mf_srv_parse_items(&asked->text);
     asked->items = yyjson_doc_get_root(asked->doc);
     return asked->doc || no_memory(r);
 }
@@ -171,6 +171,7 @@ void mf_srv_asked_free(mf_srv_asked *asked)
 {
     yyjson_doc_free(asked->doc);
     mf_srv_bytes_free(&asked->text);
+    mf_srv_bytes_free(&asked->own);
     *asked = (mf_srv_asked){0};
 }
 
@@ -256,29 +257,6 @@ static bool put_request(yyjson_val *object, mf_srv_bytes *out)
     return put_text(object, out) && put_tools(object, out);
 }
 
-/* What the conversation gets of the request, each item with an id. */
-static bool give_own_items(const mf_srv_asked *asked, mf_srv_request *request, mf_srv_job *job,
-                           mf_srv_refusal *r)
-{
-    yyjson_val *input = mf_srv_field_of(request->json, "input"), *item;
-    mf_srv_bytes *out = &job->own_items;
-    size_t i, n;
-    memcpy(job->conversation, asked->conversation, sizeof job->conversation);
-    if (asked->conversation[0] == '\0')
-        return true;
-    if (yyjson_is_str(input))
-        return mf_srv_put_user_item(input, out) || no_memory(r);
-    yyjson_arr_foreach(input, i, n, item)
-    {
-        if (is_reference(item)) /* it is there */
-            continue;
-        mf_srv_puts(out, out->n_bytes > 0 ? "," : "");
-        if (!mf_srv_put_item(item, out))
-            return no_memory(r);
-    }
-    return true;
-}
-
 bool mf_srv_asked_give(mf_srv_asked *asked, mf_srv_request *request, mf_srv_job *job,
                        mf_srv_refusal *r)
 {
@@ -289,14 +267,16 @@ bool mf_srv_asked_give(mf_srv_asked *asked, mf_srv_request *request, mf_srv_job 
     if (job->is_background && !job->is_kept)
         return mf_srv_refuse_field(r, "background", "wants a response that is stored");
     job->key = request->key;
-    if (!give_own_items(asked, request, job, r))
-        return false;
+    memcpy(job->conversation, asked->conversation, sizeof job->conversation);
     if (!put_request(request->json, &job->echo))
         return no_memory(r);
-    if (job->is_kept && !asked->doc && !put_own(request, asked->items, &asked->text, r))
+    const bool is_wanted = job->is_kept || job->conversation[0] != '\0';
+    if (is_wanted && !asked->doc && !put_own(request, asked->items, asked, r))
         return false;
     job->items = asked->text;
     asked->text = (mf_srv_bytes){0};
+    job->own_items = asked->own;
+    asked->own = (mf_srv_bytes){0};
     return true;
 }
 

@@ -65,10 +65,10 @@ bool mf_srv_api_tokenize(mf_srv_request *request, mf_srv_refusal *r)
         !mf_srv_get_bool(request->json, "parse_special", &parses_special, r) ||
         !mf_srv_get_bool(request->json, "with_pieces", &has_pieces, r))
         return false;
-    bool is_good = adds_special ? mf_srv_prompt_text(model, yyjson_get_str(text),
-                                                     yyjson_get_len(text), &prompt, r)
-                                : mf_srv_encode(model, yyjson_get_str(text), yyjson_get_len(text),
-                                                parses_special, &prompt, r);
+    const char *s = yyjson_get_str(text);
+    const size_t n = yyjson_get_len(text);
+    bool is_good = adds_special ? mf_srv_prompt_text(model, s, n, parses_special, &prompt, r)
+                                : mf_srv_encode(model, s, n, parses_special, &prompt, r);
     if (is_good)
         put_tokens(model, &prompt, has_pieces, &request->answer);
     mf_srv_prompt_free(&prompt);

@@ -3,6 +3,8 @@
 #include "background.h"
 
 #include "api_responses.h"
+#include "conversation_items.h"
+#include "item_list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -197,15 +199,59 @@ static bool cancel_none(mf_srv_request *request, const char *id, mf_srv_refusal 
     return is_background || mf_srv_refuse(r, 400, "Cannot cancel a synchronous response.");
 }
 
+/* The id that the path begins with. */
+static bool get_id(const mf_srv_request *request, char id[MF_SRV_ID_BYTES], mf_srv_refusal *r)
+{
+    const size_t n = strcspn(request->path, "/");
+    if (n >= MF_SRV_ID_BYTES)
+        return refuse_unknown(request->path, r);
+    memcpy(id, request->path, n);
+    id[n] = '\0';
+    return true;
+}
+
+/* How many of the items come before those of the answer, which are the last of them where it is
+ * over. */
+static size_t n_before_output(yyjson_val *items, const mf_srv_bytes *response)
+{
+    yyjson_doc *doc = yyjson_read(response->data ? response->data : "", response->n_bytes, 0);
+    yyjson_val *output = yyjson_obj_get(yyjson_doc_get_root(doc), "output");
+    size_t n = yyjson_arr_size(items), n_output = yyjson_arr_size(output);
+    if (n_output > 0 && n_output <= n) {
+        yyjson_val *first = yyjson_arr_get(items, n - n_output);
+        if (yyjson_equals(yyjson_obj_get(first, "id"),
+                          yyjson_obj_get(yyjson_arr_get_first(output), "id")))
+            n -= n_output;
+    }
+    yyjson_doc_free(doc);
+    return n;
+}
+
+bool mf_srv_api_response_items(mf_srv_request *request, mf_srv_refusal *r)
+{
+    char id[MF_SRV_ID_BYTES];
+    mf_srv_bytes text = {0}, response = {0};
+    if (!get_id(request, id, r))
+        return false;
+    if (!mf_srv_responses_find_input(request->server->model.responses, id, request->key, &text,
+                                     &response))
+        return refuse_unknown(id, r);
+    yyjson_doc *doc = mf_srv_parse_items(&text);
+    yyjson_val *items = yyjson_doc_get_root(doc);
+    const bool is_good =
+        doc ? mf_srv_list_items(request, items, n_before_output(items, &response), r)
+            : no_memory(r);
+    yyjson_doc_free(doc);
+    mf_srv_bytes_free(&text);
+    mf_srv_bytes_free(&response);
+    return is_good;
+}
+
 bool mf_srv_api_response_cancel(mf_srv_request *request, mf_srv_refusal *r)
 {
-    static const char end[] = "/cancel";
     char id[MF_SRV_ID_BYTES];
-    const size_t n = strlen(request->path), n_end = sizeof end - 1;
-    if (n <= n_end || n - n_end >= sizeof id || strcmp(request->path + n - n_end, end) != 0)
-        return mf_srv_refuse(r, 404, "there is nothing at /v1/responses/%.100s", request->path);
-    memcpy(id, request->path, n - n_end);
-    id[n - n_end] = '\0';
+    if (!get_id(request, id, r))
+        return false;
     mf_srv_job *job = mf_srv_responses_cancel(request->server->model.responses, id, request->key);
     if (!job)
         return cancel_none(request, id, r);

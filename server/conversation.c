@@ -144,11 +144,12 @@ static void part_thoughts(mf_srv_message *m)
     if (strncmp(begin, THINK, n_open) != 0)
         return;
     begin += n_open + n_blank(begin + n_open);
-    char *end = strstr(begin, THINK_END);
+    char *end =
+        memmem(begin, (size_t)(m->content.data + m->content.n_bytes - begin), THINK_END, n_close);
     if (!end)
         return;
     size_t n = (size_t)(end - begin);
-    while (n > 0 && strchr(" \t\r\n", begin[n - 1]))
+    while (n > 0 && mf_srv_is_blank(begin[n - 1]))
         n--;
     mf_srv_put(&m->thoughts, begin, n);
     mf_srv_drop(&m->content, (size_t)(end - m->content.data) + n_close);
@@ -199,8 +200,8 @@ bool mf_srv_conversation_finish(mf_srv_conversation *c, const char *name, mf_srv
 
 bool mf_srv_read_text(yyjson_val *value, const char *place, mf_srv_bytes *to, mf_srv_refusal *r)
 {
-    if (!mf_srv_is_text(value, place, r))
-        return false;
+    if (!yyjson_is_str(value))
+        return mf_srv_refuse_field(r, place, "expected a string");
     mf_srv_put(to, yyjson_get_str(value), yyjson_get_len(value));
     return true;
 }

@@ -16,6 +16,7 @@ bool mf_srv_read_content(yyjson_val *content, const char *place, mf_srv_message 
 /* One part, at an index of place. */
 bool mf_srv_read_part(yyjson_val *part, const char *place, size_t i, mf_srv_message *m,
                       mf_srv_refusal *r);
+/* What is said: any characters, U+0000 among them. */
 bool mf_srv_read_text(yyjson_val *value, const char *place, mf_srv_bytes *to, mf_srv_refusal *r);
 /* The array of messages is one, and not too long. */
 bool mf_srv_check_messages(yyjson_val *array, const char *name, mf_srv_refusal *r);

@@ -88,3 +88,14 @@ bool mf_srv_put_user_item(yyjson_val *text, mf_srv_bytes *out)
     mf_srv_puts(out, "}");
     return !out->has_failed;
 }
+
+yyjson_doc *mf_srv_parse_items(const mf_srv_bytes *text)
+{
+    mf_srv_bytes array = {0};
+    mf_srv_puts(&array, "[");
+    mf_srv_put(&array, text->data ? text->data : "", text->n_bytes);
+    mf_srv_puts(&array, "]");
+    yyjson_doc *doc = array.has_failed ? NULL : yyjson_read(array.data, array.n_bytes, 0);
+    mf_srv_bytes_free(&array);
+    return doc;
+}

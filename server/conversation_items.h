@@ -14,4 +14,7 @@ bool mf_srv_put_item(yyjson_val *item, mf_srv_bytes *out);
 /* A text that a user says. */
 bool mf_srv_put_user_item(yyjson_val *text, mf_srv_bytes *out);
 
+/* Items without brackets, as an array. NULL: no memory. */
+yyjson_doc *mf_srv_parse_items(const mf_srv_bytes *items);
+
 #endif

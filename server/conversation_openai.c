@@ -72,8 +72,8 @@ static bool read_custom(yyjson_val *custom, yyjson_val *id, const char *place, m
     if (!mf_srv_is_text(name, field, r))
         return false;
     snprintf(field, sizeof field, "%.70s.input", place);
-    if (!mf_srv_is_text(input, field, r))
-        return false;
+    if (!yyjson_is_str(input))
+        return mf_srv_refuse_field(r, field, "expected a string");
     mf_srv_puts(&arguments, "{\"input\":");
     mf_srv_put_json(&arguments, yyjson_get_str(input), yyjson_get_len(input));
     mf_srv_puts(&arguments, "}");

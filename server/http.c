@@ -40,8 +40,9 @@ typedef struct mf_srv_exchange {
     uint64_t n_body; /* seen, kept or not */
     uint64_t n_held; /* of the server's n_body_bytes */
     yyjson_doc *document;
-    char id[MF_SRV_ID_BYTES]; /* where there is no job */
-    bool is_unframed;         /* nobody knows where its body ends */
+    char id[MF_SRV_ID_BYTES];           /* where there is no job */
+    char methods[MF_SRV_METHODS_BYTES]; /* of its path, where it has another; else empty */
+    bool is_unframed;                   /* nobody knows where its body ends */
     bool is_refused, is_preflight, is_submitted, allows_origin;
     bool may_gzip, is_gzip; /* the answer is another for those who take gzip; it is compressed */
     mf_srv_refusal refusal;
@@ -119,8 +120,8 @@ static enum MHD_Result answer(mf_srv_exchange *x, int status, const char *type, 
             snprintf(seconds, sizeof seconds, "%u", x->refusal.retry_after_s);
             MHD_add_response_header(response, "Retry-After", seconds);
         }
-        if (status == 405 && x->route)
-            MHD_add_response_header(response, "Allow", x->route->method);
+        if (x->methods[0] != '\0')
+            MHD_add_response_header(response, "Allow", x->methods);
         if (status == 401)
             MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
         if (x->is_gzip)
@@ -418,8 +419,10 @@ static bool check_route(mf_srv_exchange *x, const char *method, const char *path
     x->request.path = path_below(x, rest);
     if (x->route && is_known)
         return true;
-    if (x->route)
+    if (x->route) {
+        mf_srv_methods_at(path, x->methods);
         return mf_srv_refuse(&x->refusal, 405, "%s is not for %s", path, method);
+    }
     return mf_srv_refuse(&x->refusal, 404, "there is nothing at %.200s", path);
 }
 

@@ -71,7 +71,7 @@ typedef bool (*mf_srv_handler)(mf_srv_request *request, mf_srv_refusal *refusal)
 
 typedef struct mf_srv_route {
     const char *method;
-    const char *path; /* without /v1; one that ends in a slash: all below it */
+    const char *path; /* without /v1; a star: any name; a slash at the end: all below it */
     mf_srv_handler handler;
     bool takes_json;
     bool is_open; /* without a key */
@@ -83,6 +83,9 @@ mf_srv_shape mf_srv_shape_at(const char *path);
  * path below the route's. */
 const mf_srv_route *mf_srv_find_route(const char *method, const char *path, bool *is_known,
                                       const char **rest);
+/* The methods that a path takes, as the header Allow lists them, into so many bytes. */
+#define MF_SRV_METHODS_BYTES 64
+void mf_srv_methods_at(const char *path, char *out);
 
 /* Before the model is loaded: sockets and the certificate. Callers are refused until the start, but
  * at a socket in the file system, where they wait: one that nobody listens at would be taken for

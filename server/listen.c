@@ -152,6 +152,10 @@ static bool bind_addresses(mf_srv_server *server, mf_error *error)
     fd = is_default ? bind_v6(server, v6) : -1; /* where there is one; clients try both */
     if (fd >= 0)
         hold(server, fd);
+    else if (is_default && errno == EADDRINUSE && server->config->port != 0) {
+        snprintf(name, sizeof name, "::1, port %u", server->port); /* localhost is somebody else */
+        return fail(error, "cannot listen", name);
+    }
     return true;
 }
 

@@ -67,9 +67,9 @@ static void put_start(const mf_srv_model *model, mf_srv_prompt *prompt)
 }
 
 bool mf_srv_prompt_text(const mf_srv_model *model, const char *text, size_t n_bytes,
-                        mf_srv_prompt *out, mf_srv_refusal *refusal)
+                        bool parse_special, mf_srv_prompt *out, mf_srv_refusal *refusal)
 {
-    if (!mf_srv_encode(model, text, n_bytes, true, out, refusal))
+    if (!mf_srv_encode(model, text, n_bytes, parse_special, out, refusal))
         return false;
     put_start(model, out);
     mf_srv_prompt_mark_end(model, out);
@@ -307,25 +307,26 @@ static bool paragraphs(const mf_srv_model *model, const mf_srv_conversation *c, 
 /* -------------------------------------------------------------------------------------- both -- */
 
 /* What the answer goes on behind; it is not kept. */
-static bool append_text(const mf_srv_model *model, const char *text, mf_srv_prompt *prompt,
+static bool append_text(const mf_srv_model *model, const mf_srv_bytes *text, mf_srv_prompt *prompt,
                         mf_srv_refusal *refusal)
 {
     mf_srv_prompt more = {0};
-    if (!mf_srv_encode(model, text, strlen(text), false, &more, refusal))
+    if (!mf_srv_encode(model, text->data, text->n_bytes, false, &more, refusal))
         return false;
     const bool is_good = append(prompt, &more);
     mf_srv_prompt_free(&more);
-    mf_srv_puts(&prompt->text, text);
+    mf_srv_put(&prompt->text, text->data, text->n_bytes);
     prompt->origin.is_known = false;
     return is_good || no_memory(refusal);
 }
 
 /* The text that the answer continues; NULL: none. */
-static const char *continued(const mf_srv_conversation *c)
+static const mf_srv_bytes *continued(const mf_srv_conversation *c)
 {
     const mf_srv_message *last = &c->messages[c->n_messages - 1];
-    return c->n_messages > 1 && last->role == MF_SRV_ASSISTANT && last->n_calls == 0
-               ? last->content.data
+    return c->n_messages > 1 && last->role == MF_SRV_ASSISTANT && last->n_calls == 0 &&
+                   last->content.data
+               ? &last->content
                : NULL;
 }
 
@@ -338,7 +339,7 @@ static bool with_template(const mf_srv_model *model, mf_srv_conversation *c, mf_
     if (!mf_srv_history_open(model, c, &h))
         return no_memory(refusal);
     mf_srv_conversation shorter = *c;
-    const char *text = continued(c);
+    const mf_srv_bytes *text = continued(c);
     if (text) {
         shorter.n_messages--;
         shorter.thinking = MF_THINKING_OFF;
@@ -366,7 +367,7 @@ bool mf_srv_prompt_chat(const mf_srv_model *model, mf_srv_conversation *c, mf_sr
 bool mf_srv_prompt_chat_text(const mf_srv_model *model, const mf_srv_conversation *c,
                              mf_srv_bytes *out, mf_srv_refusal *refusal)
 {
-    const char *text = continued(c);
+    const mf_srv_bytes *text = continued(c);
     mf_srv_conversation shorter = *c;
     mf_srv_writing w = {.model = model, .conversation = &shorter};
     mf_error error = {0};
@@ -381,6 +382,7 @@ bool mf_srv_prompt_chat_text(const mf_srv_model *model, const mf_srv_conversatio
     mf_status status = mf_srv_template_begin(&w, shorter.n_messages, true, out, &error);
     if (status != MF_OK)
         return refuse_chat(refusal, status, &error);
-    mf_srv_puts(out, text ? text : "");
+    if (text)
+        mf_srv_put(out, text->data, text->n_bytes);
     return !out->has_failed || no_memory(refusal);
 }

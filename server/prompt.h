@@ -39,7 +39,7 @@ bool mf_srv_prompt_chat_text(const struct mf_srv_model *model, const mf_srv_conv
 void mf_srv_prompt_mark_end(const struct mf_srv_model *model, mf_srv_prompt *prompt);
 /* Text as it is, after the token that texts begin with. */
 bool mf_srv_prompt_text(const struct mf_srv_model *model, const char *text, size_t n_bytes,
-                        mf_srv_prompt *out, mf_srv_refusal *refusal);
+                        bool parse_special, mf_srv_prompt *out, mf_srv_refusal *refusal);
 /* A gap between two texts, for models that know how one is asked to be filled; others are refused.
  */
 bool mf_srv_prompt_gap(const struct mf_srv_model *model, const char *before, size_t n_before,

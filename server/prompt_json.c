@@ -129,8 +129,11 @@ static void join(const mf_srv_message *messages, size_t i, size_t n, unsigned wa
         if (out->n_bytes > 0 && m->content.n_bytes > 0)
             mf_srv_puts(out, "\n\n");
         if (m->thoughts.n_bytes > 0 && (ways & MF_SRV_CONTENT_THOUGHTS) &&
-            !(ways & MF_SRV_NO_THOUGHTS))
-            mf_srv_printf(out, "<think>\n%s\n</think>\n\n", m->thoughts.data);
+            !(ways & MF_SRV_NO_THOUGHTS)) {
+            mf_srv_puts(out, "<think>\n");
+            mf_srv_put(out, m->thoughts.data, m->thoughts.n_bytes);
+            mf_srv_puts(out, "\n</think>\n\n");
+        }
         const bool is_result = m->role == MF_SRV_TOOL && (ways & MF_SRV_TOLD_TOOLS);
         mf_srv_puts(out, is_reminder ? "<system-reminder>\n" : "");
         mf_srv_puts(out, is_result ? "<tool_response>\n" : "");

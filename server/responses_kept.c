@@ -107,21 +107,41 @@ static bool add(mf_srv_responses *r, const entry *e)
     return true;
 }
 
-/* With the lock held: takes the id and the texts over, in any case. */
-static void keep(mf_srv_responses *r, char *id, size_t who, mf_srv_stored *kept)
+/* What is kept has no room to grow. */
+static void trim(mf_srv_bytes *b)
+{
+    char *data = b->data && b->capacity > b->n_bytes + 1 ? realloc(b->data, b->n_bytes + 1) : NULL;
+    if (!data)
+        return;
+    b->data = data;
+    b->capacity = b->n_bytes + 1;
+}
+
+static bool has_failed(const mf_srv_stored *k)
+{
+    return k->items.has_failed || k->response.has_failed || k->events.has_failed;
+}
+
+/* With the lock held: takes the id and the texts over, in any case. False: they are not kept. */
+static bool keep(mf_srv_responses *r, char *id, size_t who, mf_srv_stored *kept)
 {
     entry e = {.id = id, .who = who, .kept = *kept};
     *kept = (mf_srv_stored){0};
-    if (!id || e.kept.items.has_failed || e.kept.response.has_failed || e.kept.events.has_failed ||
-        n_bytes_of(&e) > r->max_bytes || !add(r, &e))
+    trim(&e.kept.items);
+    trim(&e.kept.response);
+    trim(&e.kept.events);
+    const bool is_kept = id && !has_failed(&e.kept) && n_bytes_of(&e) <= r->max_bytes && add(r, &e);
+    if (!is_kept)
         free_one(&e);
+    return is_kept;
 }
 
-void mf_srv_responses_put(mf_srv_responses *r, const char *id, size_t who, mf_srv_stored *kept)
+bool mf_srv_responses_put(mf_srv_responses *r, const char *id, size_t who, mf_srv_stored *kept)
 {
     pthread_mutex_lock(&r->lock);
-    keep(r, strdup(id), who, kept);
+    const bool is_kept = keep(r, strdup(id), who, kept);
     pthread_mutex_unlock(&r->lock);
+    return is_kept;
 }
 
 static void copy(const mf_srv_bytes *from, mf_srv_bytes *to)
@@ -130,12 +150,13 @@ static void copy(const mf_srv_bytes *from, mf_srv_bytes *to)
         mf_srv_put(to, from->data, from->n_bytes);
 }
 
-bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_srv_bytes *items,
-                           mf_srv_bytes *response, mf_srv_bytes *events)
+/* may_run: also one in the making. */
+static bool find_texts(mf_srv_responses *r, const char *id, size_t who, bool may_run,
+                       mf_srv_bytes *items, mf_srv_bytes *response, mf_srv_bytes *events)
 {
     pthread_mutex_lock(&r->lock);
     const size_t i = find(r, id, who);
-    const bool is_there = i < r->n && !r->list[i].job;
+    const bool is_there = i < r->n && (may_run || !r->list[i].job);
     if (is_there) {
         const entry e = take(r, i);
         r->list[r->n++] = e; /* it was used last */
@@ -146,6 +167,18 @@ bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_s
     }
     pthread_mutex_unlock(&r->lock);
     return is_there;
+}
+
+bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_srv_bytes *items,
+                           mf_srv_bytes *response, mf_srv_bytes *events)
+{
+    return find_texts(r, id, who, false, items, response, events);
+}
+
+bool mf_srv_responses_find_input(mf_srv_responses *r, const char *id, size_t who,
+                                 mf_srv_bytes *items, mf_srv_bytes *response)
+{
+    return find_texts(r, id, who, true, items, response, NULL);
 }
 
 bool mf_srv_responses_drop(mf_srv_responses *r, const char *id, size_t who)
@@ -163,46 +196,93 @@ bool mf_srv_responses_drop(mf_srv_responses *r, const char *id, size_t who)
     return is_there;
 }
 
-bool mf_srv_responses_add(mf_srv_responses *r, const char *id, size_t who,
-                          const mf_srv_bytes *items)
+/* --------------------------------------------------------------------------- conversations -- */
+
+/* With the lock held: other texts in the place of an entry's, which is the one used last then, or
+ * all is as it was. Those that are given are taken over in any case. */
+static mf_srv_change exchange(mf_srv_responses *r, size_t i, mf_srv_bytes *items,
+                              mf_srv_bytes *response)
 {
-    pthread_mutex_lock(&r->lock);
-    const size_t i = find(r, id, who);
-    const bool is_there = i < r->n && !r->list[i].job;
-    if (is_there) {
-        entry e = take(r, i);
-        if (e.kept.items.n_bytes > 0 && items->n_bytes > 0)
-            mf_srv_puts(&e.kept.items, ",");
-        copy(items, &e.kept.items);
-        keep(r, e.id, who, &e.kept);
+    mf_srv_stored given = {0};
+    entry now = r->list[i];
+    if (items) {
+        trim(items);
+        given.items = now.kept.items = *items;
     }
-    pthread_mutex_unlock(&r->lock);
-    return is_there;
+    if (response) {
+        trim(response);
+        given.response = now.kept.response = *response;
+    }
+    mf_srv_change change = has_failed(&now.kept)             ? MF_SRV_NO_MEMORY
+                           : n_bytes_of(&now) > r->max_bytes ? MF_SRV_TOO_LARGE
+                                                             : MF_SRV_CHANGED;
+    if (change == MF_SRV_CHANGED) {
+        const entry old = take(r, i);
+        given.items = items ? old.kept.items : given.items;
+        given.response = response ? old.kept.response : given.response;
+        (void)add(r, &now); /* there is room: it was there */
+    }
+    free_kept(&given);
+    return change;
 }
 
-static void replace(mf_srv_bytes *old, mf_srv_bytes *with)
+/* Both, one behind the other, in no more bytes than it takes. */
+static void join(const mf_srv_bytes *a, const mf_srv_bytes *b, mf_srv_bytes *out)
 {
-    if (!with)
+    out->data = malloc(a->n_bytes + b->n_bytes + 2);
+    out->has_failed = !out->data || a->has_failed || b->has_failed;
+    if (out->has_failed)
         return;
-    mf_srv_bytes_free(old);
-    *old = *with;
-    *with = (mf_srv_bytes){0};
+    out->capacity = a->n_bytes + b->n_bytes + 2;
+    copy(a, out);
+    mf_srv_puts(out, a->n_bytes > 0 && b->n_bytes > 0 ? "," : "");
+    copy(b, out);
 }
 
-bool mf_srv_responses_change(mf_srv_responses *r, const char *id, size_t who, mf_srv_bytes *items,
-                             mf_srv_bytes *response)
+mf_srv_change mf_srv_responses_add(mf_srv_responses *r, const char *id, size_t who,
+                                   const mf_srv_bytes *items)
 {
+    mf_srv_change change = MF_SRV_NOT_THERE;
     pthread_mutex_lock(&r->lock);
     const size_t i = find(r, id, who);
-    const bool is_there = i < r->n && !r->list[i].job;
-    if (is_there) {
-        entry e = take(r, i);
-        replace(&e.kept.items, items);
-        replace(&e.kept.response, response);
-        keep(r, e.id, who, &e.kept);
+    if (i < r->n && !r->list[i].job) {
+        mf_srv_bytes joined = {0};
+        join(&r->list[i].kept.items, items, &joined);
+        change = exchange(r, i, &joined, NULL);
     }
     pthread_mutex_unlock(&r->lock);
-    return is_there;
+    return change;
+}
+
+static void forget(mf_srv_bytes *taken)
+{
+    if (taken)
+        *taken = (mf_srv_bytes){0};
+}
+
+static bool is_same(const mf_srv_bytes *a, const mf_srv_bytes *b)
+{
+    return a->n_bytes == b->n_bytes &&
+           (a->n_bytes == 0 || memcmp(a->data, b->data, a->n_bytes) == 0);
+}
+
+mf_srv_change mf_srv_responses_change(mf_srv_responses *r, const char *id, size_t who,
+                                      const mf_srv_bytes *was, mf_srv_bytes *items,
+                                      mf_srv_bytes *response)
+{
+    mf_srv_change change = MF_SRV_NOT_THERE;
+    pthread_mutex_lock(&r->lock);
+    const size_t i = find(r, id, who);
+    if (i < r->n && !r->list[i].job) {
+        change = MF_SRV_CHANGED_MEANWHILE;
+        if (!was || is_same(&r->list[i].kept.items, was)) {
+            change = exchange(r, i, items, response);
+            forget(items);
+            forget(response);
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return change;
 }
 
 /* ----------------------------------------------------------------------------- in the making -- */
@@ -211,9 +291,10 @@ bool mf_srv_responses_begin(mf_srv_responses *r, mf_srv_job *job)
 {
     entry e = {.id = strdup(job->id), .who = job->key, .job = job};
     bool is_added = false;
+    copy(&job->items, &e.kept.items);
     mf_srv_job_hold(job);
     pthread_mutex_lock(&r->lock);
-    if (e.id)
+    if (e.id && !e.kept.items.has_failed)
         is_added = add(r, &e);
     pthread_mutex_unlock(&r->lock);
     if (!is_added)

@@ -26,25 +26,39 @@ typedef struct mf_srv_stored {
     mf_srv_bytes events;   /* those of a stream that can be read again; empty: there was none */
 } mf_srv_stored;
 
-/* Takes the texts over, in any case. who: the key's number. */
-void mf_srv_responses_put(mf_srv_responses *responses, const char *id, size_t who,
+/* Takes the texts over, in any case. who: the key's number. False: they are not kept, since they
+ * are more than all that is kept may be, or for lack of memory. */
+bool mf_srv_responses_put(mf_srv_responses *responses, const char *id, size_t who,
                           mf_srv_stored *kept);
 /* Puts copies behind what the bytes have; any may be NULL. False: there is none of that id, or it
  * is in the making. */
 bool mf_srv_responses_find(mf_srv_responses *responses, const char *id, size_t who,
                            mf_srv_bytes *items, mf_srv_bytes *response, mf_srv_bytes *events);
+/* Also of one in the making, of which there are items alone: those that it was asked for with. */
+bool mf_srv_responses_find_input(mf_srv_responses *responses, const char *id, size_t who,
+                                 mf_srv_bytes *items, mf_srv_bytes *response);
 /* Also of one in the making, which is cancelled. False: there is none. */
 bool mf_srv_responses_drop(mf_srv_responses *responses, const char *id, size_t who);
 
 /* --- conversations are kept likewise: their items, and what they are as the response --- */
 
-/* More items, as JSON without brackets, behind those that are there. False: there is none. */
-bool mf_srv_responses_add(mf_srv_responses *responses, const char *id, size_t who,
-                          const mf_srv_bytes *items);
-/* Other texts in the place of what was kept, of those that are not NULL; they are taken over where
- * there is one of that id. */
-bool mf_srv_responses_change(mf_srv_responses *responses, const char *id, size_t who,
-                             mf_srv_bytes *items, mf_srv_bytes *response);
+/* What became of a change; where it was not made, all is as it was. */
+typedef enum mf_srv_change {
+    MF_SRV_CHANGED,
+    MF_SRV_NOT_THERE,         /* there is none of that id */
+    MF_SRV_CHANGED_MEANWHILE, /* by somebody else */
+    MF_SRV_TOO_LARGE,         /* it would be more than all that is kept may be */
+    MF_SRV_NO_MEMORY
+} mf_srv_change;
+/* More items, as JSON without brackets, behind those that are there. */
+mf_srv_change mf_srv_responses_add(mf_srv_responses *responses, const char *id, size_t who,
+                                   const mf_srv_bytes *items);
+/* Other texts in the place of what was kept, of those that are not NULL, as long as its items are
+ * what they were (NULL: whatever they are). They are taken over unless it is CHANGED_MEANWHILE or
+ * NOT_THERE. */
+mf_srv_change mf_srv_responses_change(mf_srv_responses *responses, const char *id, size_t who,
+                                      const mf_srv_bytes *was, mf_srv_bytes *items,
+                                      mf_srv_bytes *response);
 
 /* --- in the making: its id and key are the job's --- */
 

@@ -31,12 +31,12 @@ static uint32_t value_of(char c)
     return at ? (uint32_t)(at - letters) : 64;
 }
 
-/* Characters without NUL. */
+/* Characters. */
 static bool is_text(const mf_srv_bytes *b)
 {
     for (size_t i = 0, n; i < b->n_bytes; i += n) {
         n = mf_srv_utf8_length(b->data + i, b->n_bytes - i);
-        if (n == 0 || b->data[i] == '\0')
+        if (n == 0)
             return false;
     }
     return true;

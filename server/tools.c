@@ -507,9 +507,16 @@ static bool choose_function(yyjson_val *object, mf_srv_conversation *c, mf_srv_r
 bool mf_srv_read_chat_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
 {
     yyjson_val *functions = mf_srv_field_of(object, "functions");
-    if (functions && mf_srv_field_of(object, "tools"))
+    yyjson_val *tools = mf_srv_field_of(object, "tools"),
+               *call = mf_srv_field_of(object, "function_call");
+    yyjson_val *choice = mf_srv_field_of(object, "tool_choice");
+    if (functions && tools)
         return mf_srv_refuse_field(r, "functions", "excludes tools");
-    if (functions || mf_srv_field_of(object, "function_call")) {
+    if (call && yyjson_arr_size(tools) > 0)
+        return mf_srv_refuse_field(r, "function_call", "excludes tools");
+    if (functions && choice && !yyjson_equals_str(choice, "auto"))
+        return mf_srv_refuse_field(r, "tool_choice", "excludes functions");
+    if (functions || call) {
         c->has_functions = true;
         return add_tools(functions, "functions", read_function, c, r) && end_tools(c, r) &&
                choose_function(object, c, r);

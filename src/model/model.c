@@ -32,8 +32,6 @@ mf_status mf_engine_options_take(const mf_engine_options *given, mf_engine_optio
     mf_engine_options_default(out);
     if (given != NULL)
         MF_TRY(mf_sized_get(out, sizeof *out, given, "mf_engine_options", error));
-    if (out->n_sessions == 0)
-        out->n_sessions = 1;
     return MF_OK;
 }
 
@@ -61,6 +59,8 @@ static mf_status check_cpu_tier(const char *name, mf_error *error)
 static mf_status check_options(const mf_engine_options *o, mf_error *error)
 {
     MF_TRY(check_most("n_threads", o->n_threads, MAX_THREADS, error));
+    if (o->n_sessions == 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "n_sessions 0 is less than 1");
     MF_TRY(check_most("n_sessions", o->n_sessions, MAX_SESSIONS, error));
     MF_TRY(check_most("n_chunk_tokens", o->n_chunk_tokens, MAX_CHUNK_TOKENS, error));
     MF_TRY(check_most("predict_depth", o->predict_depth, MF_PREDICT_DEPTH_MOST, error));

@@ -405,7 +405,7 @@ static void test_budget(void)
 static void test_guilty_options(const golden_case *c)
 {
     const mf_engine_options good = golden_options(c);
-    mf_engine_options bad[12];
+    mf_engine_options bad[13];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         bad[i] = good;
     bad[0].n_threads = 1025;
@@ -420,6 +420,7 @@ static void test_guilty_options(const golden_case *c)
     bad[9].expert_device = "CPU";
     bad[10].precision = (mf_precision)3;
     bad[11].numa = (mf_numa)2;
+    bad[12].n_sessions = 0;
     static const char *const names[] = {"n_threads 1025 is more than 1024",
                                         "n_sessions 201 is more than 200",
                                         "n_chunk_tokens 1048577 is more than 1048576",
@@ -431,7 +432,8 @@ static void test_guilty_options(const golden_case *c)
                                         "device 'abacus' is not known; there are: auto, cpu",
                                         "expert_device 'CPU' is not known",
                                         "precision 3 is more than 2",
-                                        "numa 2 is more than 1"};
+                                        "numa 2 is more than 1",
+                                        "n_sessions 0 is less than 1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mf_engine *engine = NULL;
         mf_error error = {0};

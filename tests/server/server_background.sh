@@ -121,6 +121,9 @@ as first /v1/responses "{$long,\"stream\":false}"
 waiting=$(value id)
 get first "/v1/responses/$waiting"
 expect_body '"status":"queued","background":true'
+get first "/v1/responses/$waiting/input_items"
+expect_status 200
+expect_body '"text":"The dog"*"has_more":false'
 as first /v1/responses "{\"previous_response_id\":\"$waiting\",\"input\":\"And?\"}"
 expect_status 400
 get first "/v1/responses/$waiting" -X DELETE
@@ -167,6 +170,11 @@ for wrong in limit=0 limit=101 limit=x order=up after=msg_0; do
     get first "/v1/conversations/$conversation/items?$wrong"
     expect_status 400
 done
+# ids that clients give twice do not lead back
+as first /v1/conversations '{"items":[{"id":"a","role":"user","content":"1"},{"id":"b","role":"user","content":"2"},{"id":"c","role":"user","content":"3"},{"id":"b","role":"user","content":"4"},{"id":"d","role":"user","content":"5"}]}'
+get first "/v1/conversations/$(value id)/items?order=asc&limit=2&after=b"
+expect_equal "$(value first_id)" d
+expect_body '"has_more":false'
 # a response goes on from it and is added to it, as if all of it had been sent
 said='{"role":"user","content":"Once upon a time"},{"role":"assistant","content":"there was a dog."}'
 as first /v1/responses "{\"input\":[$said,{\"role\":\"user\",\"content\":\"And?\"}],\"seed\":3,\"max_output_tokens\":12}"
@@ -177,6 +185,11 @@ expect_status 200
 expect_body "\"conversation\":{\"id\":\"$conversation\"}"
 expect_equal "$(value text)" "$whole"
 expect_equal "$(value input_tokens)" "$n_whole"
+get first "/v1/responses/$(value id)/input_items?limit=2"
+expect_body '"text":"And?"*"text":"there was a dog."*"has_more":true'
+own_item=$(value first_id)
+get first "/v1/conversations/$conversation/items/$own_item" # it is the same one
+expect_body '"text":"And?"'
 get first "/v1/conversations/$conversation/items?order=asc"
 expect_equal "$(grep -o '"role":"[a-z]*"' "$out" | tr -dc 'a-z:\n' | sed 's/role://' | tr '\n' ' ')" \
     'user assistant user assistant '
@@ -208,6 +221,9 @@ get first "/v1/conversations/$conversation"
 expect_body '"metadata":{"c":"d"}'
 get second "/v1/conversations/$conversation"
 expect_status 404
+as first "/v1/conversations/$conversation" '{}'
+expect_status 400
+expect_body '"param":"metadata"'
 for wrong in '{"items":7}' '{"items":[{"type":"riddle"}]}' '{"items":[7]}' '{"metadata":[]}' '{"metadata":{"a":1}}' '{"name":"x"}'; do
     as first /v1/conversations "$wrong"
     expect_status 400
@@ -215,10 +231,71 @@ done
 as first "/v1/conversations/$conversation/items" '{}'
 expect_status 400
 expect_body '"param":"items"'
+# changes at once are all made
+# a long one makes each of them take a while
+awk 'BEGIN { printf "{\"items\":[{\"role\":\"user\",\"content\":\""; for (i = 0; i < 80000; i++) printf "%064d", i; print "\"}]}" }' >"$scratch/large"
+get first "/v1/conversations/$conversation/items" --data-binary "@$scratch/large"
+expect_status 200
+n_changes=8
+for i in $(seq $n_changes); do
+    as first "/v1/conversations/$conversation/items" "{\"items\":[{\"id\":\"old_$i\",\"role\":\"user\",\"content\":\"a\"}]}"
+done
+changes=
+for i in $(seq $n_changes); do
+    curl -s -m 900 -o "$scratch/change" -H 'Authorization: Bearer first-key' -X DELETE "$url/v1/conversations/$conversation/items/old_$i" &
+    changes="$changes $!"
+    curl -s -m 900 -o "$scratch/change" -H 'Authorization: Bearer first-key' --data-binary "{\"items\":[{\"id\":\"new_$i\",\"role\":\"user\",\"content\":\"a\"}]}" "$url/v1/conversations/$conversation/items" &
+    changes="$changes $!"
+done
+# shellcheck disable=SC2086 # words
+wait $changes
+get first "/v1/conversations/$conversation/items?limit=100"
+expect_equal "$(grep -o '"id":"old_' "$out" | wc -l)" 0
+expect_equal "$(grep -o '"id":"new_' "$out" | wc -l)" $n_changes
 get first "/v1/conversations/$conversation" -X DELETE
 expect_exact "$out" "{\"id\":\"$conversation\",\"object\":\"conversation.deleted\",\"deleted\":true}"
 get first "/v1/conversations/$conversation"
 expect_status 404
+# one that would be more than all that is kept is refused, and is as it was
+awk 'BEGIN { printf "{\"items\":[{\"role\":\"user\",\"content\":\""; for (i = 0; i < 300000; i++) printf "%064d", i; print "\"}]}" }' >"$scratch/large"
+get first /v1/conversations --data-binary "@$scratch/large"
+expect_status 200
+conversation=$(value id)
+get first "/v1/conversations/$conversation/items" --data-binary "@$scratch/large"
+expect_status 400
+expect_body '"param":"items"'
+as first "/v1/conversations/$conversation" '{"metadata":{"c":"d"}}'
+expect_status 200
+get first "/v1/conversations/$conversation/items"
+expect_equal "$(grep -o '"role":' "$out" | wc -l)" 1
+expect_true test "$(wc -c <"$out")" -gt 19000000
+as first "/v1/conversations/$conversation/items" '{"items":[{"role":"user","content":"More"}]}'
+expect_status 200
+get first "/v1/conversations/$conversation/items/$(value first_id)" -X DELETE
+expect_status 200
+get first "/v1/conversations/$conversation/items"
+expect_equal "$(grep -o '"role":' "$out" | wc -l)" 1
+awk 'BEGIN { printf "{\"items\":[{\"role\":\"user\",\"content\":\""; for (i = 0; i < 524286; i++) printf "%064d", i; print "\"}]}" }' >"$scratch/large"
+get first /v1/conversations --data-binary "@$scratch/large"
+expect_status 400
+expect_body '"param":"items"'
+get first "/v1/conversations/$conversation"
+expect_status 200
+# so is an answer with which it would be
+awk 'BEGIN { printf "{\"items\":[{\"type\":\"web_search_call\",\"x\":\""; for (i = 0; i < 524272; i++) printf "%064d", i; print "\"}]}" }' >"$scratch/large"
+get first /v1/conversations --data-binary "@$scratch/large"
+expect_status 200
+conversation=$(value id)
+for how in '' ',"stream":true'; do
+    as first /v1/responses "{\"conversation\":\"$conversation\",\"input\":\"Once\",\"max_output_tokens\":200,\"ignore_eos\":true,\"store\":false$how}"
+    expect_status 200
+    expect_body '"status":"failed"*"error":{"code":"server_error","message":"conversation: with this answer it would have more than'
+done
+expect_body 'event: response.failed'
+get first "/v1/conversations/$conversation/items"
+expect_status 200
+expect_body '"has_more":false'
+expect_no_body '"role":'
 stop_server
 expect_empty "$err"
 finish

@@ -110,6 +110,10 @@ expect_body '{"id":"chatcmpl-*","object":"chat.completion","created":'
 expect_body '"message":{"role":"assistant","content":"'
 expect_equal "$(value content)" "$text"
 expect_equal "$(value finish_reason)" length
+# the likeliest of those that have one text, which is no character's
+post /v1/completions '{"prompt":[200,201,202],"max_tokens":4,"seed":3,"logprobs":20}'
+expect_body '"top_logprobs":[{*"�":-'
+expect_equal "$(sed 's/.*"top_logprobs":\[\(.*\)\],"text_offset".*/\1/' "$out" | sed 's/},{/}\n{/g' | grep -c '"�":.*"�":')" 0
 post /v1/chat/completions '{"messages":[{"role":"user","content":"Once upon a time"}],"max_completion_tokens":3,"seed":3,"logprobs":true,"top_logprobs":2}'
 expect_body '"logprobs":{"content":[{"token":"*","logprob":-*,"bytes":[*],"top_logprobs":[{"token":"'
 
@@ -167,5 +171,10 @@ expect_body '"text_offset":[0,0,1,4,'
 expect_equal "$(value prompt_tokens)" 6
 post /v1/completions '{"prompt":"<|endoftext|>Once","max_tokens":0,"echo":true}'
 expect_equal "$(value text)" "<|endoftext|>Once"
+post /tokenize '{"content":"<|endoftext|>","add_special":true}'
+expect_body '{"tokens":[4095],'
+post /tokenize '{"content":"<|endoftext|>","add_special":true,"parse_special":false}'
+expect_body '{"tokens":[4095,'
+expect_equal "$(grep -o 4095 "$out" | wc -l)" 1
 stop_server
 finish

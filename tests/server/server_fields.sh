@@ -121,6 +121,11 @@ expect_refused /v1/chat/completions "{$chat,\"functions\":[{}]}" 400 'functions[
 expect_refused /v1/chat/completions "{$chat,\"functions\":[{\"name\":\"f\"}],\"tools\":[{}]}" 400 functions
 expect_refused /v1/chat/completions "{$chat,\"function_call\":{\"name\":\"f\"}}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"function_call\":7}" 400 function_call
+expect_refused /v1/chat/completions "{$chat,\"function_call\":\"auto\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}" 400 function_call
+expect_refused /v1/chat/completions "{$chat,\"functions\":[{\"name\":\"f\"}],\"tool_choice\":\"none\"}" 400 tool_choice
+expect_refused /v1/chat/completions '{"input":"Once","functions":[{"name":"f"}]}' 400 functions
+expect_refused /v1/chat/completions '{"input":"Once","response_format":{"type":"json_objects"}}' 400 response_format.type
+expect_refused /v1/chat/completions '{"input":"Once","text":{"format":{"type":"json_objects"}}}' 400 text.format.type
 expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_objects\"}}" 400 response_format.type
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":\"required\"}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":{\"type\":\"function\"}}" 400 tool_choice
@@ -243,7 +248,7 @@ refused_message '[{"role":"tool","content":"x","tool_call_id":7}]' 'messages[0].
 refused_message '[{"role":"user","content":7}]' 'messages[0].content'
 refused_message '[{"role":"user","content":[7]}]' 'messages[0].content'
 refused_message '[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]' 'messages[0].content[0].type'
-refused_message '[{"role":"user","content":"a\u0000b"}]' 'messages[0].content'
+refused_message '[{"role":"user","name":"a\u0000b","content":"x"}]' 'messages[0].name'
 refused_message '[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}]' 'messages[0].tool_calls[0].function.name'
 refused_message '[{"role":"assistant","content":""}]' messages
 post /v1/chat/completions '{"messages":[{"role":"developer","content":"x","name":"n"},{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,"tool_calls":[]},{"role":"user","content":"b"},{"role":"assistant","content":""}],"max_tokens":1}'

@@ -62,7 +62,22 @@ expect_status 404
 expect_body '"type":"not_found_error"'
 ask /v1/chat/completions
 expect_status 405
-expect_true grep -qi '^allow: POST' "$headers"
+allows() { # PATH METHODS: it has other methods than PUT, and says which
+    ask "$1" -X PUT
+    expect_status 405
+    expect_equal "$(sed -n 's/^[Aa]llow: //p' "$headers" | tr -d '\r')" "$2"
+}
+allows /v1/chat/completions POST
+allows /v1/models/x/y 'GET, HEAD'
+allows /v1/responses/x 'GET, HEAD, DELETE'
+allows /v1/responses/x/cancel POST
+allows /v1/conversations/x/ 'GET, HEAD, POST, DELETE'
+allows /v1/conversations/x/items 'GET, HEAD, POST'
+allows /conversations/x/items/y 'GET, HEAD, DELETE'
+for path in /v1/responses/x/y /v1/conversations/x/y /v1/conversations/x/items/y/z; do
+    ask "$path" -X PUT
+    expect_status 404
+done
 post /v1/models '{}'
 expect_status 405
 ask /v1/messages

@@ -87,7 +87,7 @@ expect_equal "$(header content-encoding)" gzip
 for method in POST PUT DELETE; do
     ask / -X "$method"
     expect_status 405
-    expect_equal "$(header allow)" GET
+    expect_equal "$(header allow)" 'GET, HEAD'
 done
 ask /page.html
 expect_status 404

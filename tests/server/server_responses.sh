@@ -48,6 +48,35 @@ for none in "${item}0" msg_ msg_x_0 "resp_x" "${id}_9"; do
     expect_status 400
     expect_body '"param":"input[0].id"'
 done
+# what a response was made from, each item with an id that stays, in pages
+items_of() { # QUERY: of the second response
+    ask "/v1/responses/$second/input_items$1" -H 'x-api-key: first-key'
+    expect_status 200
+}
+items_of '?order=asc'
+expect_body "{\"object\":\"list\",\"data\":[{\"id\":\"msg_*\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"Once upon a time\"}]},{\"id\":\"$item\",*\"text\":\"$text\"*\"text\":\"And?\"}]}],\"first_id\":\"msg_*\",\"last_id\":\"msg_*\",\"has_more\":false}"
+expect_equal "$(grep -o '"role":' "$out" | wc -l)" 3
+first_item=$(value first_id)
+last_item=$(value last_id)
+items_of ''
+expect_equal "$(value first_id) $(value last_id)" "$last_item $first_item"
+items_of "?limit=1&after=$last_item"
+expect_equal "$(value first_id)" "$item"
+expect_body '"has_more":true'
+items_of "?limit=1&order=asc&after=$item"
+expect_equal "$(value first_id)" "$last_item"
+expect_body '"has_more":false'
+for wrong in limit=0 order=up "after=${item}0"; do
+    ask "/v1/responses/$second/input_items?$wrong" -H 'x-api-key: first-key'
+    expect_status 400
+done
+ask "/v1/responses/$second/input_items" -H 'x-api-key: second-key'
+expect_status 404
+# ids that the client gave, and items that are none of the model's
+as first /v1/responses "{\"input\":[{\"id\":\"own_1\",\"role\":\"user\",\"content\":\"a\"},{\"type\":\"web_search_call\",\"status\":\"completed\"}],$asked}"
+ask "/v1/responses/$(value id)/input_items" -H 'x-api-key: first-key'
+expect_body '"data":[{"id":"item_*","type":"web_search_call","status":"completed"},{"id":"own_1",'
+expect_body '"last_id":"own_1"'
 # got and deleted, by whom they are
 ask "/v1/responses/$id" -H 'x-api-key: first-key'
 expect_status 200
@@ -100,10 +129,17 @@ expect_true test "$n_open" -gt "$n_none"
 n_tokens "$(history ",\"encrypted_content\":\"$blob\"")"
 expect_equal "$n_tokens" "$n_open"
 # others', and what is broken or no text, is none
-for foreign in gAAAAABo1 moeflux1. moeflux1.a moeflux1.a=== 'moeflux1.!!!!' moeflux1./////w== moeflux1.AAAA "moeflux1.YQ==YQ==" 'moeflux2.YQ=='; do
+for foreign in gAAAAABo1 moeflux1. moeflux1.a moeflux1.a=== 'moeflux1.!!!!' moeflux1./////w== "moeflux1.YQ==YQ==" 'moeflux2.YQ=='; do
     n_tokens "$(history ",\"encrypted_content\":\"$foreign\"")"
     expect_equal "$n_tokens" "$n_none"
 done
+
+# a thought of any characters
+n_tokens "$(history ',"content":[{"type":"reasoning_text","text":"\u0000\u0000\u0000"}]')"
+n_open=$n_tokens
+expect_true test "$n_open" -gt "$n_none"
+n_tokens "$(history ',"encrypted_content":"moeflux1.AAAA"')"
+expect_equal "$n_tokens" "$n_open"
 
 # items that say nothing to the model; what one agent says to another; tools that come later
 once='{"role":"user","content":"Once upon a time"}'
@@ -155,6 +191,9 @@ n_tokens=$(value input_tokens)
 expect_true test "$n_tokens" -gt $((n_once + 20))
 post /v1/responses/input_tokens "{\"input\":[{\"type\":\"additional_tools\",\"role\":\"developer\",\"tools\":[$tool]},$once]}"
 expect_equal "$(value input_tokens)" "$n_tokens"
+# a custom tool's text may have any character
+post /v1/responses/input_tokens "{\"input\":[$once,{\"type\":\"custom_tool_call\",\"call_id\":\"1\",\"name\":\"noon\",\"input\":\"a\\u0000b\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"1\",\"output\":\"x\"}],\"tools\":[$tool]}"
+expect_status 200
 stop_server
 expect_empty "$err"
 finish

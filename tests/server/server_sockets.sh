@@ -43,6 +43,18 @@ run serve "$demo" --unix "$scratch/file"
 expect_error "$scratch/file: cannot listen: *"
 expect_true test -f "$scratch/file"
 
+# localhost is both addresses: who asks there must not meet another server
+if grep -q . /proc/net/if_inet6 2>/dev/null; then
+    serve_at "$MOEFLUX" serve "$demo" --host ::1 --port 0
+    port=$(sed -n 's|.*://.*:\([0-9]*\) .*|\1|p' "$server_out")
+    for host in '' '--host localhost'; do
+        # shellcheck disable=SC2086 # words
+        run serve "$demo" --ram 1 --port "$port" $host
+        expect_error "::1, port $port: cannot listen: Address already in use"
+    done
+    stop_server
+fi
+
 # an address is tried before the model, and a model that cannot be loaded leaves no socket
 run serve "$demo" --unix "$scratch/file" --ram 1
 expect_error "$scratch/file: cannot listen: *"

@@ -29,6 +29,11 @@ for how in '' ',"stream":true'; do
     chat ",\"logit_bias\":{\"188\":100},\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":3}$how"
     expect_equal "$(joined "$out" reasoning_content)" '\u0000\u0000\u0000'
 done
+# and a response that had one is gone on with
+post /v1/responses '{"input":"Once upon a time","max_output_tokens":3,"logit_bias":{"188":100}}'
+expect_body '"text":"\u0000\u0000\u0000"'
+post /v1/responses "{\"previous_response_id\":\"$(value id)\",\"input\":\"And?\",\"max_output_tokens\":1}"
+expect_status 200
 # each token of the content has its logprob, whatever blanks stood behind the thought
 for seed in 0 1 2 3 4; do
     for how in '' ',"stream":true,"stream_options":{"include_usage":true}' ',"stop":["@@@"]'; do

@@ -91,11 +91,16 @@ expect_body 'no tools system'
 stop_server
 
 # thoughts: where a template knows them in the content alone, they go there
-with_template hermes
+sed 's/m\.reasoning_content/m.no_name_for_them/g' "$SOURCE/tests/text/data/jinja/hermes.jinja" >"$scratch/calls/chat_template.jinja"
 start_server "$scratch/calls"
 for back in '"reasoning_content":"Hm.","content":"I look."' '"reasoning":"Hm.","content":"I look."' '"content":"<think>\nHm.\n</think>\n\nI look."' '"reasoning_details":[{"type":"reasoning.text","text":"Hm."}],"content":"I look."'; do
     post /apply-template "{\"messages\":[{\"role\":\"user\",\"content\":\"Rain?\"},{\"role\":\"assistant\",$back,\"tool_calls\":[{\"function\":{\"name\":\"noon\",\"arguments\":{}}}]},{\"role\":\"tool\",\"content\":\"12\"}]}"
     expect_body 'assistant\n<think>\nHm.\n</think>\n\nI look.\n<tool_call>'
+done
+# whatever characters what was said has, and what comes behind them
+for back in '"reasoning_content":"H\u0000m.","content":"I\u0000 look."' '"content":"<think>\nH\u0000m.\n</think>\n\nI\u0000 look."'; do
+    post /apply-template "{\"messages\":[{\"role\":\"user\",\"content\":\"Rain\u0000?\"},{\"role\":\"assistant\",$back,\"tool_calls\":[{\"function\":{\"name\":\"noon\",\"arguments\":{}}}]},{\"role\":\"tool\",\"content\":\"1\u00002\"},{\"role\":\"assistant\",\"content\":\"So\u0000 it\"}]}"
+    expect_body 'user\nRain\u0000?<|im_end|>*assistant\n<think>\nH\u0000m.\n</think>\n\nI\u0000 look.\n<tool_call>*\n1\u00002\n</tool_response>*\n\nSo\u0000 it"}'
 done
 post /apply-template "{\"messages\":$messages,\"documents\":[{\"title\":\"t\"}],\"chat_template_kwargs\":{\"preserve_thinking\":true}}"
 expect_status 200
