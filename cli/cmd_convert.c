@@ -388,6 +388,15 @@ static void print_sizes(const mf_convert_result *r)
     printf("verdict                %s\n", verdict(r));
 }
 
+static void print_check(const mf_cli_check *c)
+{
+    printf("perplexity             %.4f, before %.4f (%+.2f %%; %zu tokens of ", c->made_perplexity,
+           c->source_perplexity, 100 * (c->made_perplexity / c->source_perplexity - 1),
+           c->n_scored);
+    mf_cli_put_plain(stdout, c->file);
+    puts(")");
+}
+
 static void print_outcome(const convert_args *a, const outcome *o)
 {
     char rate[MF_CLI_SIZE_CHARS];
@@ -401,17 +410,16 @@ static void print_outcome(const convert_args *a, const outcome *o)
         return;
     if (r->n_layers_kept > 0)
         printf("taken up               %" PRIu32 " layers were there\n", r->n_layers_kept);
-    printf("written                in %.1f s, %s/s: %s\n", o->seconds,
-           mf_cli_size(rate, o->seconds > 0 ? (double)r->n_bytes / o->seconds : 0), a->out);
+    printf("written                in %.1f s, %s/s: ", o->seconds,
+           mf_cli_size(rate, o->seconds > 0 ? (double)r->n_bytes / o->seconds : 0));
+    mf_cli_put_plain(stdout, a->out);
+    putchar('\n');
     if (r->relative_error > 0)
         printf("quantisation's error   %.3f %% of the weights\n", 100 * r->relative_error);
     if (a->verifies)
         printf("read back              every checksum is right\n");
     if (o->check.file != NULL)
-        printf("perplexity             %.4f, before %.4f (%+.2f %%; %zu tokens of %s)\n",
-               o->check.made_perplexity, o->check.source_perplexity,
-               100 * (o->check.made_perplexity / o->check.source_perplexity - 1), o->check.n_scored,
-               o->check.file);
+        print_check(&o->check);
 }
 
 /* ------------------------------------------------------------------------------- the work -- */

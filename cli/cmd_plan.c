@@ -196,7 +196,7 @@ static void print_plan(const plan *p)
 {
     const mf_model_info *info = &p->info;
     char size[MF_CLI_SIZE_CHARS];
-    printf("%-22s %s\n", "model", p->given);
+    mf_cli_row("model", p->given);
     printf("%-22s %s, %s\n", "family, form", info->family, info->form);
     printf("%-22s %s\n", "parameters", mf_cli_count(size, (double)info->n_parameters));
     printf("%-22s %s\n", "dense weights", mf_cli_size(size, (double)info->resident_bytes));
@@ -220,12 +220,12 @@ static void print_row(const plan *p)
     char least[MF_CLI_SIZE_CHARS], speed[MF_CLI_SIZE_CHARS] = "-";
     if (mf_cli_runs(&p->info) && p->here.tokens_per_second > 0)
         snprintf(speed, sizeof speed, "%.2f", p->here.tokens_per_second);
-    printf("%10s %10s %13s %11s %8.1f %% %9s  %s (%s%s)\n",
-           mf_cli_size(dense, (double)p->info.resident_bytes),
+    printf("%10s %10s %13s %11s %8.1f %% %9s  ", mf_cli_size(dense, (double)p->info.resident_bytes),
            mf_cli_size(experts, (double)p->info.expert_bytes),
            mf_cli_size(token, mf_cli_token_bytes(&p->info)),
-           mf_cli_size_up(least, p->info.floor_bytes), 100 * p->here.held, speed, p->given,
-           p->info.form, p->text == MF_OK ? "" : "; no text");
+           mf_cli_size_up(least, p->info.floor_bytes), 100 * p->here.held, speed);
+    mf_cli_put_plain(stdout, p->given);
+    printf(" (%s%s)\n", p->info.form, p->text == MF_OK ? "" : "; no text");
     mf_cli_print_left_out(&p->info);
 }
 

@@ -214,7 +214,9 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
         printf("%-22s %s\n", "budget", mf_cli_size(size, (double)p->info.ram_bytes));
         mf_cli_print_verdict(&p->info, p->text, &p->text_error);
     } else {
-        printf("%-22s does not run: %s\n", "verdict", p->error.message);
+        printf("%-22s does not run: ", "verdict");
+        mf_cli_put_plain(stdout, p->error.message);
+        putchar('\n');
     }
 }
 

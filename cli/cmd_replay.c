@@ -303,10 +303,11 @@ static void print_all(const grid *g)
 {
     const replay_args *a = g->args;
     if (!a->has_json) {
-        printf("%s: %s, %" PRIu32 " layers of %" PRIu32 " experts, %" PRIu32 " a token; %" PRIu64
+        mf_cli_put_plain(stdout, a->trace);
+        printf(": %s, %" PRIu32 " layers of %" PRIu32 " experts, %" PRIu32 " a token; %" PRIu64
                " tokens in %" PRIu64 " evaluations\n",
-               a->trace, g->info.family, g->info.n_layers, g->info.n_experts,
-               g->info.n_experts_per_token, g->info.n_tokens, g->info.n_passes);
+               g->info.family, g->info.n_layers, g->info.n_experts, g->info.n_experts_per_token,
+               g->info.n_tokens, g->info.n_passes);
         printf("%8s %-9s %-10s %10s %9s %10s %12s %10s %10s\n", "slots", "policy", "predict",
                "hits", "Belady", "tokens/s", "read a token", "waiting", "drive busy");
     }

@@ -11,17 +11,27 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* File names and file contents reach these lines: a newline or an escape sequence in them must not
- * reach the terminal. */
+void mf_cli_put_plain(FILE *out, const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        /* U+0080 to U+009F, some of which begin such sequences, are 0xc2 and their last byte */
+        const bool is_c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+        fputc(*p < 0x20 || *p == 0x7f || is_c1 ? '?' : *p, out);
+        p += is_c1;
+    }
+}
+
+void mf_cli_row(const char *name, const char *value)
+{
+    printf("%-22s ", name);
+    mf_cli_put_plain(stdout, value);
+    putchar('\n');
+}
+
 static void print_line(const char *prefix, const char *line)
 {
     fputs(prefix, stderr);
-    for (const unsigned char *p = (const unsigned char *)line; *p; p++) {
-        /* U+0080 to U+009F, some of which begin such sequences, are 0xc2 and their last byte */
-        const bool is_c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
-        fputc(*p < 0x20 || *p == 0x7f || is_c1 ? '?' : *p, stderr);
-        p += is_c1;
-    }
+    mf_cli_put_plain(stderr, line);
     fputc('\n', stderr);
 }
 
