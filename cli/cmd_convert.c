@@ -451,16 +451,21 @@ static int begin_check(const convert_args *a, mf_cli_check *out)
     return mf_cli_check_begin(out);
 }
 
-/* What a conversion would refuse is known before a text is evaluated for it. */
-static int calibrate(convert_args *a, double **sums)
+/* What a conversion would refuse is known before a text is read or evaluated for it. */
+static int look_first(const convert_args *a)
 {
     mf_convert_options dry = a->options;
     mf_convert_result planned;
     mf_error error = {0};
+    if ((a->check == NULL && a->calibration == NULL) || a->out == NULL || dry.is_dry_run)
+        return MF_EXIT_OK;
     dry.is_dry_run = true;
     const mf_status status = mf_convert(a->model, a->out, &dry, &planned, &error);
-    if (status != MF_OK)
-        return mf_cli_fail(status, &error);
+    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
+}
+
+static int calibrate(convert_args *a, double **sums)
+{
     const mf_cli_check text = {.source = a->model,
                                .file = a->calibration,
                                .packed_bits = a->options.packed_expert_bits,
@@ -527,7 +532,9 @@ static int run(convert_args *a)
     mf_cli_interrupt_install();
     double *sums = NULL;
     outcome o = {0};
-    int exit_code = begin_check(a, &o.check);
+    int exit_code = look_first(a);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = begin_check(a, &o.check);
     if (exit_code == MF_EXIT_OK && a->calibration != NULL && a->out != NULL &&
         !a->options.is_dry_run)
         exit_code = calibrate(a, &sums);
