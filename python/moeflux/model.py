@@ -156,7 +156,7 @@ class Model:
         with self._gate.entered():
             handle = self._opened()
             lib.mf_engine_set_store(handle.pointer, store._handle.pointer if store else ffi.NULL)
-            handle._keeps = (*handle._keeps, store)  # sessions may be reading from an older one
+            handle.keep(store)  # sessions may be reading from an older one
         self._store = store
 
     # ---- sessions ----

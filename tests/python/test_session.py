@@ -2,6 +2,8 @@
 """Models and sessions: what they hold, what they refuse, who may use and close them when."""
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -256,6 +258,37 @@ class Closing(unittest.TestCase):
             self.assertIsNotNone(guide.mask(5000))
             del stream, guide
             gc.collect()
+
+    def test_dropped_in_a_cycle(self) -> None:
+        """The collector finalizes what is in it in any order: an engine not before its sessions."""
+        for _ in range(4):
+            model = open_model(n_sessions=2)
+            with tempfile.TemporaryDirectory() as folder:
+                model.set_store(moeflux.Store(folder))
+            session = model.session()
+            session.eval([1, 2, 3])
+            guide = model.grammar(json_object=True).guide()
+            held: list[object] = [model, session, guide, moeflux.Sampler(9, None, model.tokenizer)]
+            held.append(held)
+            del model, session, guide, held
+            gc.collect()
+
+    def test_left_to_the_end_of_the_process(self) -> None:
+        lines = [
+            "import moeflux, threading, time",
+            f"model = moeflux.Model({DEMO!r}, ram_bytes={RAM!r}, n_sessions=3, device='cpu')",
+            "held = [model, model.session(), model.stream('Once', max_tokens=9)]",
+            "next(held[2])",
+            "held.append(held)",
+        ]
+        busy = [
+            "loop = lambda: [model.generate('Once', max_tokens=200) for _ in range(99)]",
+            "threading.Thread(target=loop, daemon=True).start()",
+            "time.sleep(0.05)",
+        ]
+        for whole in (lines, lines + busy):
+            done = subprocess.run([sys.executable, "-c", "\n".join(whole)], capture_output=True)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
 
     def test_a_model_closed_under_a_stream_raises_in_it(self) -> None:
         model = open_model()
