@@ -6,11 +6,13 @@ It evaluates nothing itself: Stream does for one session, step_answers for sever
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union
 
 from ._native import ffi, lib
-from .errors import ArgumentError, CancelledError
+from .errors import ArgumentError, CancelledError, StateError
 from .grammar import Grammar, Guide, Schema, calls_or_none
 from .options import SamplingOptions, unexpected
 from .reply import Event, EventKind, Parser, Reply
@@ -344,7 +346,9 @@ class Stream(Generic[T]):
     ) -> None:
         self._answer, self._session = answer, session
         self._is_owned = owned
-        self._parts = self._run(view)
+        self._lock = threading.Lock()
+        # nothing in it leads back here: who lets the stream go ends it at once
+        self._parts = _run(answer, session, view, owned)
 
     @property
     def reply(self) -> Reply:
@@ -354,7 +358,8 @@ class Stream(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        return next(self._parts)
+        with self._using():
+            return next(self._parts)
 
     def __enter__(self) -> Stream[T]:
         return self
@@ -364,9 +369,10 @@ class Stream(Generic[T]):
 
     def close(self) -> None:
         """No more of it; a session that was made for it is closed."""
-        self._parts.close()
-        if self._is_owned:
-            self._session.close()
+        with self._using():
+            self._parts.close()
+            if self._is_owned:
+                self._session.close()
 
     def finish(self) -> Reply:
         """All the rest, and the whole answer."""
@@ -374,14 +380,25 @@ class Stream(Generic[T]):
             pass
         return self._answer.reply
 
-    def _run(self, view: Callable[[Sequence[Event]], list[T]]) -> Generator[T, None, None]:
-        answer, session = self._answer, self._session
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        if not self._lock.acquire(blocking=False):
+            raise StateError("this stream is being used by another call")
         try:
-            while not answer.is_done:
-                while answer.left:
-                    step_answers([(answer, session)])
-                yield from view(answer.advance(session))
-            session.left_over = (session.position, answer.left)
+            yield
         finally:
-            if self._is_owned:
-                session.close()
+            self._lock.release()
+
+
+def _run(
+    answer: Answer, session: Session, view: Callable[[Sequence[Event]], list[T]], owned: bool
+) -> Generator[T, None, None]:
+    try:
+        while not answer.is_done:
+            while answer.left:
+                step_answers([(answer, session)])
+            yield from view(answer.advance(session))
+        session.left_over = (session.position, answer.left)
+    finally:
+        if owned:
+            session.close()

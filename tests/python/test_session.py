@@ -290,6 +290,45 @@ class Closing(unittest.TestCase):
             done = subprocess.run([sys.executable, "-c", "\n".join(whole)], capture_output=True)
             self.assertEqual((done.returncode, done.stderr), (0, b""))
 
+    def test_a_stream_that_is_left_gives_its_session_back(self) -> None:
+        """At once, and not when the collector comes."""
+        gc.disable()
+        self.addCleanup(gc.enable)
+        with open_model(n_sessions=1) as model:
+            stream = model.stream(ONCE, max_tokens=9)
+            del stream
+            for _ in model.stream(ONCE, max_tokens=9):
+                break
+            stream = model.stream(ONCE, max_tokens=9)
+            next(stream)
+            del stream
+            model.generate(ONCE, max_tokens=1)
+
+    def test_a_stream_is_one_threads(self) -> None:
+        with open_model() as model, model.session() as session:
+            stream = session.stream([1] * 4000, max_tokens=2)
+            caught: list[moeflux.MoefluxError] = []
+
+            def read() -> None:
+                try:
+                    next(stream)
+                except moeflux.MoefluxError as error:
+                    caught.append(error)
+
+            thread = threading.Thread(target=read)
+            thread.start()
+            with self.assertRaisesRegex(moeflux.StateError, "session is being used"):
+                while thread.is_alive():
+                    session.marks
+            for call in (stream.__next__, stream.close):
+                with self.assertRaisesRegex(moeflux.StateError, "stream is being used"):
+                    call()
+            while thread.is_alive():  # once may be between two chunks
+                session.cancel()
+                thread.join(0.01)
+            self.assertEqual([type(e) for e in caught], [moeflux.CancelledError])
+            stream.close()
+
     def test_a_model_closed_under_a_stream_raises_in_it(self) -> None:
         model = open_model()
         stream = model.stream(ONCE, max_tokens=50)
