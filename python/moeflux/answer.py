@@ -279,6 +279,13 @@ class Answer:
         return events
 
 
+    def fail(self, error: Exception) -> None:
+        """The answer is done as far as it came."""
+        self.is_done = True
+        self.reply.finish_reason = "cancelled" if isinstance(error, CancelledError) else "error"
+        self.reply.error = error
+
+
 def _is_strict(tool: Mapping[str, Any]) -> bool:
     return bool(tool.get("function", tool).get("strict"))
 
@@ -317,10 +324,7 @@ def step_answers(
             continue
         if raises:
             raise item.error
-        is_cancelled = isinstance(item.error, CancelledError)
-        answer.is_done = True
-        answer.reply.finish_reason = "cancelled" if is_cancelled else "error"
-        answer.reply.error = item.error
+        answer.fail(item.error)
 
 
 def texts_of(events: Sequence[Event]) -> list[str]:

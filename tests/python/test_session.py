@@ -304,6 +304,14 @@ class Closing(unittest.TestCase):
             del stream
             model.generate(ONCE, max_tokens=1)
 
+    def test_what_failed_holds_no_session(self) -> None:
+        with open_model(n_sessions=1) as model:
+            try:
+                model.stream([10**6])
+            except moeflux.ArgumentError as error:  # is there, and its frames
+                model.generate(ONCE, max_tokens=1)
+                self.assertIn("outside the vocabulary", str(error))
+
     def test_a_stream_is_one_threads(self) -> None:
         with open_model() as model, model.session() as session:
             stream = session.stream([1] * 4000, max_tokens=2)

@@ -90,6 +90,23 @@ class Text(ModelTest):
         with self.assertRaisesRegex(TypeError, "did you mean 'n_threads'"):
             open_model(nthreads=2)
 
+    def test_of_several_answers_one_may_fail(self) -> None:
+        """Wherever it stands, and however many are evaluated with it."""
+        n_most = self.model.info.n_context_tokens
+        prompts: Any = [ONCE, [10**6], "Two", [1] * (n_most + 1)]
+        held = [self.model.session() for _ in range(3)]
+        for _ in range(2):
+            replies = self.model.generate_batch(prompts, max_tokens=2, **GREEDY)
+            self.assertEqual(
+                [(r.finish_reason, type(r.error).__name__) for r in replies],
+                [("length", "NoneType"), ("error", "ArgumentError")]
+                + [("length", "NoneType"), ("error", "ContextError")],
+            )
+            for session in held:
+                session.close()
+        with self.assertRaises(moeflux.ContextError):
+            self.model.generate_batch(prompts[3:], max_tokens=2, **GREEDY)
+
     def test_stop_texts_end_it_and_are_not_given_out(self) -> None:
         whole = self.model.generate(ONCE, max_tokens=60, **GREEDY).content
         for stop in (whole[30:36], whole[41:42]):
