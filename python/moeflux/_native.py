@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from . import _cdef
-from .errors import MoefluxError, StateError, error_class
+from .errors import ArgumentError, MoefluxError, StateError, error_class
 
 ffi: Any = _cdef.ffi
 
@@ -33,8 +33,25 @@ lib: Any = _load()
 PathLike = Union[str, "os.PathLike[str]"]
 
 
+def _encoded(what: str, value: object, encode: Callable[[], bytes]) -> bytes:
+    try:
+        data = encode()
+    except UnicodeEncodeError as problem:
+        raise ArgumentError(f"{what} is {value!r}: {problem.reason}") from None
+    if b"\0" in data:  # it would end there
+        raise ArgumentError(f"{what} is {value!r}: a NUL character")
+    return data
+
+
 def encode_path(path: PathLike) -> bytes:
-    return os.fsencode(path)
+    return _encoded("the path", path, lambda: os.fsencode(path))
+
+
+def c_text(what: str, text: object) -> Any:
+    """char[]; `what` is what it is called where it cannot be one."""
+    if not isinstance(text, str):
+        raise ArgumentError(f"{what} is {text!r}; expected text")
+    return ffi.new("char[]", _encoded(what, text, text.encode))
 
 
 def text_of(pointer: Any) -> str:
@@ -61,7 +78,10 @@ def exception_of(status: int, error: Any) -> MoefluxError:
 def check(function: Any, *arguments: Any) -> None:
     """Calls a function whose last argument is an mf_error *, and raises what it fails with."""
     error = new_error()
-    status = function(*arguments, error)
+    try:
+        status = function(*arguments, error)
+    except OverflowError as problem:  # before it was called
+        raise ArgumentError(str(problem)) from None
     if status != 0:
         raise exception_of(status, error)
 

@@ -9,9 +9,9 @@ import secrets
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union, cast
 
-from ._native import ffi, lib
+from ._native import c_text, ffi, lib
 from .errors import ArgumentError, CancelledError, StateError
 from .grammar import Grammar, Guide, Schema, calls_or_none
 from .options import SamplingOptions, unexpected
@@ -60,7 +60,9 @@ def _sampler(model: Model, options: Mapping[str, Any]) -> Sampler:
 
 
 def _grammar(model: Model, options: Mapping[str, Any]) -> Optional[Grammar]:
-    asked = [name for name in ("grammar", *_FORMATS) if options.get(name) not in (None, False)]
+    asked = [name for name in ("grammar", *_FORMATS) if options.get(name) is not None]
+    if options.get("json_object") is False:
+        asked.remove("json_object")
     if not asked:
         return None
     if len(asked) > 1:
@@ -82,7 +84,7 @@ class _Stops:
 
     def __init__(self, stop: Union[str, Sequence[str]]) -> None:
         texts = [stop] if isinstance(stop, str) else list(stop)
-        self._texts = [ffi.new("char[]", text.encode()) for text in texts if text]
+        self._texts = [c_text("stop", text) for text in texts if text != ""]
         self._array = ffi.new("char *[]", self._texts)
         self._held = b""
         self.is_found = False
@@ -108,7 +110,7 @@ class Answer:
     def __init__(self, model: Model, prompt: Sequence[int], options: GenerateOptions) -> None:
         self._model = model
         self._sampler = _sampler(model, options)
-        self._stops = _Stops(options.get("stop", ()))
+        self._stops = _Stops(options.get("stop") or ())
         self._decoder = model.tokenizer.decoder()
         self._parser: Optional[Parser] = None
         self._guide: Optional[Guide] = None
@@ -164,9 +166,11 @@ class Answer:
     def _chat_guide(
         self, tools: Optional[Sequence[Mapping[str, Any]]], options: GenerateOptions
     ) -> Optional[Guide]:
-        choice = options.get("tool_choice", "auto")
+        choice = options.get("tool_choice") or "auto"
         grammar = _grammar(self._model, options)
-        if tools and choice not in ("auto", "none"):
+        if choice not in ("auto", "none"):
+            if not tools:
+                raise ArgumentError(f"tool_choice is {choice!r}, but there are no tools")
             if grammar is not None:
                 raise ArgumentError("a call that must come excludes a format of the answer")
             grammar = self._forced_calls(tools, choice)
@@ -287,7 +291,10 @@ class Answer:
 
 
 def _is_strict(tool: Mapping[str, Any]) -> bool:
-    return bool(tool.get("function", tool).get("strict"))
+    function: object = tool.get("function", tool)
+    if not isinstance(function, Mapping):
+        return False
+    return bool(cast("Mapping[str, Any]", function).get("strict"))
 
 
 def _template(

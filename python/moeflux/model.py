@@ -17,7 +17,7 @@ from .info import ModelInfo, Stats, model_info, stats_of
 from .options import EngineOptions, ModelOptions, Size, parse_size
 from .reply import Event, Reply, Syntax
 from .session import Cancel, Gate, Prompt, Session
-from .tokenizer import Messages, Tokenizer, token_array
+from .tokenizer import Messages, Tokenizer, token_array, token_list
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -261,8 +261,9 @@ class Model:
 
     def answer_text(self, prompt: Prompt, options: GenerateOptions) -> Answer:
         """An answer to be made, of nobody's session yet."""
-        tokens = self.tokenizer.prompt(prompt) if isinstance(prompt, str) else prompt
-        return Answer.of_text(self, [int(token) for token in tokens], options)
+        if isinstance(prompt, str):
+            return Answer.of_text(self, self.tokenizer.prompt(prompt), options)
+        return Answer.of_text(self, token_list(prompt), options)
 
     def _begun(self, answer: Answer) -> Session:
         session = self.session()

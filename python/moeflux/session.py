@@ -12,7 +12,7 @@ from ._native import Handle, Owner, check, ffi, lib
 from .answer import Answer, GenerateOptions, Stream, events_of, texts_of
 from .errors import BudgetError, StateError
 from .reply import Event, Reply
-from .tokenizer import Messages, token_array
+from .tokenizer import Messages, token_array, token_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -284,7 +284,7 @@ class Session(Owner):
         position = self.position
         rest = self.left_over[1] if position and position == self.left_over[0] else []
         if not isinstance(prompt, str):
-            return rest + [int(token) for token in prompt]
+            return rest + token_list(prompt)
         tokenizer = self.model.tokenizer
         return rest + tokenizer.encode(prompt) if position else tokenizer.prompt(prompt)
 

@@ -138,6 +138,39 @@ class Holding(ModelTest):
         with self.assertRaises(TypeError):
             moeflux.inspect(DEMO, memory=1)  # type: ignore[call-arg]
 
+    def test_what_c_would_misread_is_refused(self) -> None:
+        """Text that ends in the middle, digits and bytes for ids, numbers that do not fit."""
+        model: Any = self.model
+        session = model.session()
+        calls: list[Any] = [
+            lambda: open_model(DEMO + "\0x"),
+            lambda: open_model("\ud800"),
+            lambda: open_model(device="cpu\0x"),
+            lambda: moeflux.Store("/nonexistent\0x"),
+            lambda: model.generate(ONCE, stop="a\0b"),
+            lambda: model.generate(ONCE, stop=[5]),
+            lambda: model.generate(ONCE, stop="\ud800"),
+            lambda: model.generate(ONCE, dry_breakers=["a\0b"]),
+            lambda: model.generate(ONCE, logit_bias={2**40: 1.0}),
+            lambda: model.generate(ONCE, logit_bias={"a": 1.0}),
+            lambda: model.generate(b"Once"),
+            lambda: model.generate([1.5]),
+            lambda: session.generate(["1"]),
+            lambda: session.eval("12"),
+            lambda: session.truncate(-1),
+            lambda: session.restore(2**70),
+            lambda: model.tokenizer.decode("12"),
+            lambda: model.grammar(json_object=True).guide().begin_after("a\0b"),
+        ]
+        for i, call in enumerate(calls):
+            with self.subTest(i), self.assertRaises(moeflux.ArgumentError):
+                call()
+        self.assertEqual(session.position, 0)
+        with self.assertRaises(moeflux.FormatError):  # which nothing satisfies
+            model.generate(ONCE, json_schema=False)
+        model.generate(ONCE, json_object=False, stop=None, max_tokens=1)
+        open_model(predict_depth=2).close()
+
     def test_what_it_is(self) -> None:
         info = moeflux.inspect(DEMO, ram_bytes=RAM, n_threads=1, kv_type="bf16")
         self.assertIn(info.family, program("info", DEMO, "--ram", RAM))

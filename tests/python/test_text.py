@@ -226,6 +226,8 @@ class Calls(ModelTest):
             self.assertLessEqual({"a"}, set(reply.tool_calls[0].parsed()))
         with self.assertRaises(moeflux.ArgumentError):
             self.model.chat(self.messages, [NOON], tool_choice="midnight")
+        with self.assertRaisesRegex(moeflux.ArgumentError, "there are no tools"):
+            self.model.chat(self.messages, tool_choice="required")
 
 
 class Async(unittest.TestCase):
