@@ -242,6 +242,27 @@ static const char *contradiction(const convert_args *a)
     return NULL;
 }
 
+/* What is for a conversion, where there is none. */
+static const char *useless_to_verify(const convert_args *a)
+{
+    const mf_convert_options *o = &a->options;
+    const struct {
+        bool is_given;
+        const char *message;
+    } options[] = {{o->bits != 0, "--bits needs OUT"},
+                   {o->n_rules > 0, "--layer-bits needs OUT"},
+                   {o->hot_bits != 0, "--hot-bits needs OUT"},
+                   {a->check != NULL, "--check needs OUT"},
+                   {o->n_drives > 0, "--split needs OUT"},
+                   {a->trace != NULL, "--trace needs OUT"},
+                   {o->packed_expert_bits != 0, "--packed-bits needs OUT"},
+                   {o->is_dry_run != 0, "--dry-run needs OUT"}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].is_given)
+            return options[i].message;
+    return NULL;
+}
+
 /* False: the program ends with *exit_code. */
 static bool parse(convert_args *a, int argc, char **argv, int *exit_code)
 {
@@ -261,6 +282,11 @@ static bool parse(convert_args *a, int argc, char **argv, int *exit_code)
     if (a->model == NULL)
         return false;
     const bool is_alone = optind == argc && a->verifies;
+    excluded = is_alone ? useless_to_verify(a) : NULL;
+    if (excluded != NULL) {
+        *exit_code = mf_cli_usage_error("convert", "convert: %s", excluded);
+        return false;
+    }
     a->out = is_alone ? NULL : mf_cli_positional(&parser, "OUT", false, exit_code);
     return is_alone || a->out != NULL;
 }

@@ -61,6 +61,14 @@ run convert --verify "$scratch/m" --json
 expect_code 0
 expect_exact "$out" '{"verified": true}'
 
+# what would do nothing then, as where OUT was forgotten, is refused
+for words in "--bits 4" "--layer-bits 0:4" "--check $demo/heldout.txt" "--split $scratch/x" "--trace $scratch/trace" \
+    "--packed-bits 4" --dry-run; do
+    # shellcheck disable=SC2086 # an option and its value
+    run convert --verify "$scratch/m" $words
+    expect_usage_error "convert: ${words%% *} needs OUT"
+done
+
 # damage is found
 printf x | dd of="$scratch/m/experts/layer_03.bin" bs=1 seek=500000 conv=notrunc 2>/dev/null
 run convert --verify "$scratch/m"
