@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 void mf_cli_put_plain(FILE *out, const char *text)
 {
@@ -125,6 +127,29 @@ uint64_t mf_cli_peak_rss_bytes(void)
     if (!n_kib && getrusage(RUSAGE_SELF, &usage) == 0)
         n_kib = (unsigned long long)usage.ru_maxrss;
     return n_kib * 1024;
+}
+
+/* 0 or an errno, of a file that is not there. */
+static int may_make(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    const int why = !folder ? ENOMEM : access(folder, W_OK | X_OK) == 0 ? 0 : errno;
+    free(folder);
+    return why;
+}
+
+int mf_cli_may_write(const char *path)
+{
+    struct stat st;
+    int why = 0;
+    if (stat(path, &st) != 0)
+        why = errno == ENOENT ? may_make(path) : errno;
+    else if (S_ISDIR(st.st_mode))
+        why = EISDIR;
+    else if (access(path, W_OK) != 0)
+        why = errno;
+    return why == 0 ? MF_EXIT_OK : mf_cli_error("%s: cannot open: %s", path, strerror(why));
 }
 
 int mf_cli_finish(int status)

@@ -55,6 +55,10 @@ double mf_cli_now(void);
 /* The process's peak resident bytes by the kernel's count. */
 uint64_t mf_cli_peak_rss_bytes(void);
 
+/* Whether a file may be written, or made, before the work that it is for; nothing is made. An exit
+ * code; it has said why not. */
+int mf_cli_may_write(const char *path);
+
 /* Flushes stdout; an error exit if any of it could not be written, else status. */
 int mf_cli_finish(int status);
 

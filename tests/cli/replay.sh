@@ -74,6 +74,15 @@ if [ -z "${SANITIZE:-}" ]; then
     expect_true [ "$(json "$scratch/next-use" expert_hits)" -gt "$(json "$scratch/lfu" expert_hits)" ]
 fi
 
+# what cannot be is known before the trace is looked at
+run replay "$scratch/none" --slots 4 --ram 1G
+expect_usage_error "replay: --slots and --ram exclude each other"
+run replay "$scratch/none" --predict off,never
+expect_usage_error "--predict: 'never' is not known"
+run replay "$scratch/none" --svg "$scratch"
+expect_error "$scratch: cannot open: Is a directory"
+run replay "$scratch/none" --svg "$scratch/no/plot.svg"
+expect_error "$scratch/no/plot.svg: cannot open: No such file or directory"
 run replay "$scratch/text" --ram 1M
 expect_error "* expert slots, expected at least the 4 of one token and layer: *"
 run replay "$demo/config.json"
