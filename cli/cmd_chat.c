@@ -315,10 +315,18 @@ static const char commands[] = "/clear       start a new conversation\n"
 /* What is left to do after a line. */
 typedef enum line_result { LINE_DONE, LINE_LEAVE, LINE_FATAL } line_result;
 
+/* A message that no context holds is refused before a template, which it may be too much for, ends
+ * the chat and what was said in it. */
 static line_result send(chat *c, const char *text)
 {
+    const size_t n_most = mf_cli_text_bytes((uint32_t)c->g->n_context_tokens);
     if (*text == '\0')
         return LINE_DONE;
+    if (strlen(text) > n_most) {
+        mf_cli_error("the message: a text of more than %zu bytes, the most that is taken here",
+                     n_most);
+        return LINE_DONE;
+    }
     return turn(c, text) == TURN_FATAL ? LINE_FATAL : LINE_DONE;
 }
 
