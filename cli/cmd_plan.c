@@ -123,7 +123,10 @@ static int look_at_hub(plan *p, const mf_hub_places *places, const mf_hub_name *
     if (mf_hub_open(places, name, &options, &model, &error))
         status = mf_cli_hub_look(model, look, p, &fetched, &error);
     mf_hub_close(&model);
-    return status == MF_OK ? MF_EXIT_OK : mf_cli_error("%s: %s", p->given, error.message);
+    if (status == MF_OK)
+        return MF_EXIT_OK;
+    mf_cli_error("%s: %s", p->given, error.message);
+    return error.code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
 }
 #endif
 
@@ -294,8 +297,11 @@ int mf_cmd_plan(int argc, char **argv)
     bool is_first = true;
     while (given) {
         plan p = {.args = &args, .given = given};
-        if (look_at(&p) != MF_EXIT_OK) {
-            exit_code = MF_EXIT_ERROR;
+        const int looked = look_at(&p);
+        if (looked == MF_EXIT_INTERRUPTED)
+            return mf_cli_finish(looked);
+        if (looked != MF_EXIT_OK) {
+            exit_code = looked;
         } else {
             measure(&args, &p);
             if (is_first && !is_alone && !args.has_json)
