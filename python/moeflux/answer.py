@@ -408,8 +408,9 @@ def _run(
         while not answer.is_done:
             while answer.left:
                 step_answers([(answer, session)])
-            yield from view(answer.advance(session))
-        session.left_over = (session.position, answer.left)
+            events = answer.advance(session)
+            session.left_over = (session.position, answer.left)
+            yield from view(events)
     finally:
         if owned:
             session.close()

@@ -90,6 +90,38 @@ class Text(ModelTest):
         with self.assertRaisesRegex(TypeError, "did you mean 'n_threads'"):
             open_model(nthreads=2)
 
+    def test_the_last_token_of_an_answer_is_not_lost(self) -> None:
+        """Nobody has evaluated it: what comes behind it begins with it, and nothing else does."""
+        prompt = self.model.tokenizer.prompt(ONCE)
+
+        def held(session: moeflux.Session) -> list[int]:
+            session.generate([1, 2], max_tokens=1, **GREEDY)
+            return session.tokens
+
+        with self.model.session() as session:
+            said = session.generate(ONCE, max_tokens=5, **GREEDY).tokens
+            with session.fork() as fork:
+                self.assertEqual(held(fork), [*prompt, *said, 1, 2])
+            session.truncate(len(session))
+            self.assertEqual(held(session), [*prompt, *said, 1, 2])
+            session.clear()
+            stream = session.stream(ONCE, max_tokens=5, **GREEDY)
+            for _ in range(2):
+                next(stream)
+            stream.close()
+            said = stream.reply.tokens
+            self.assertEqual(held(session), [*prompt, *said, 1, 2])
+            # of another sequence of as many tokens none is left
+            for _ in range(2):
+                n, snapshot = len(session), session.save()
+                session.clear()
+                session.eval([5] * n)
+                self.assertEqual(held(session), [5] * n + [1, 2])
+                session.generate([3], max_tokens=1, **GREEDY)
+                session.load(snapshot)
+                session.sync([6] * len(session))
+                self.assertEqual(held(session), [6] * n + [1, 2])
+
     def test_of_several_answers_one_may_fail(self) -> None:
         """Wherever it stands, and however many are evaluated with it."""
         n_most = self.model.info.n_context_tokens
