@@ -357,8 +357,8 @@ void mf_bench_print(const mf_bench_setup *setup, const mf_bench_round *rounds)
 {
     char a[MF_CLI_SIZE_CHARS], b[MF_CLI_SIZE_CHARS];
     const mf_model_info *info = &setup->info;
-    printf("%s: %s, %s; %s, %s\n", setup->model, info->family, info->form, setup->io_name,
-           setup->cpu_name);
+    mf_cli_put_plain(stdout, setup->model);
+    printf(": %s, %s; %s, %s\n", info->family, info->form, setup->io_name, setup->cpu_name);
     printf("%" PRIu32 " prompt tokens, %" PRIu32 " generated, %" PRIu32 " rounds; %" PRIu64
            " expert slots of %s, budget %s; opened in %.2f s\n",
            setup->n_prompt_tokens, setup->n_gen_tokens, setup->n_rounds, info->n_slots,

@@ -44,6 +44,13 @@ __attribute__((format(printf, 2, 3))) static void note_name(const chat *c, const
     note(c, line);
 }
 
+/* What was typed, and then of it. */
+static void say(const char *typed, const char *text)
+{
+    mf_cli_put_plain(stderr, typed);
+    fputs(text, stderr);
+}
+
 /* An empty conversation, but for the system message. What the session holds may serve it too. */
 static bool start_again(chat *c)
 {
@@ -308,10 +315,18 @@ static const char commands[] = "/clear       start a new conversation\n"
 /* What is left to do after a line. */
 typedef enum line_result { LINE_DONE, LINE_LEAVE, LINE_FATAL } line_result;
 
+/* A message that no context holds is refused before a template, which it may be too much for, ends
+ * the chat and what was said in it. */
 static line_result send(chat *c, const char *text)
 {
+    const size_t n_most = mf_cli_text_bytes((uint32_t)c->g->n_context_tokens);
     if (*text == '\0')
         return LINE_DONE;
+    if (strlen(text) > n_most) {
+        mf_cli_error("the message: a text of more than %zu bytes, the most that is taken here",
+                     n_most);
+        return LINE_DONE;
+    }
     return turn(c, text) == TURN_FATAL ? LINE_FATAL : LINE_DONE;
 }
 
@@ -325,7 +340,7 @@ static line_result send_file(chat *c, const char *path)
                                  &text) != MF_EXIT_OK)
         ; /* said already */
     else if (text.n_bytes == 0 || memchr(text.data, '\0', text.n_bytes))
-        fprintf(stderr, "%s: not a text: %s.\n", path, text.n_bytes ? "a NUL byte" : "empty");
+        say(path, text.n_bytes ? ": not a text: a NUL byte.\n" : ": not a text: empty.\n");
     else
         result = send(c, text.data);
     mf_cli_buffer_free(&text);
@@ -397,8 +412,10 @@ static line_result command(chat *c, const char *line)
     if (strcmp(line, "/stats") == 0) {
         mf_cli_run_stats_table(stderr, &c->g->stats);
     } else if (!saved_command(c, line, n, rest)) {
-        if (strcmp(line, "/help") != 0)
-            fprintf(stderr, "%s is not a command; /%s sends it as a message.\n", line, line);
+        if (strcmp(line, "/help") != 0) {
+            say(line, " is not a command; /");
+            say(line, " sends it as a message.\n");
+        }
         fputs(commands, stderr);
     }
     return LINE_DONE;

@@ -242,6 +242,27 @@ static const char *contradiction(const convert_args *a)
     return NULL;
 }
 
+/* What is for a conversion, where there is none. */
+static const char *useless_to_verify(const convert_args *a)
+{
+    const mf_convert_options *o = &a->options;
+    const struct {
+        bool is_given;
+        const char *message;
+    } options[] = {{o->bits != 0, "--bits needs OUT"},
+                   {o->n_rules > 0, "--layer-bits needs OUT"},
+                   {o->hot_bits != 0, "--hot-bits needs OUT"},
+                   {a->check != NULL, "--check needs OUT"},
+                   {o->n_drives > 0, "--split needs OUT"},
+                   {a->trace != NULL, "--trace needs OUT"},
+                   {o->packed_expert_bits != 0, "--packed-bits needs OUT"},
+                   {o->is_dry_run != 0, "--dry-run needs OUT"}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].is_given)
+            return options[i].message;
+    return NULL;
+}
+
 /* False: the program ends with *exit_code. */
 static bool parse(convert_args *a, int argc, char **argv, int *exit_code)
 {
@@ -261,6 +282,11 @@ static bool parse(convert_args *a, int argc, char **argv, int *exit_code)
     if (a->model == NULL)
         return false;
     const bool is_alone = optind == argc && a->verifies;
+    excluded = is_alone ? useless_to_verify(a) : NULL;
+    if (excluded != NULL) {
+        *exit_code = mf_cli_usage_error("convert", "convert: %s", excluded);
+        return false;
+    }
     a->out = is_alone ? NULL : mf_cli_positional(&parser, "OUT", false, exit_code);
     return is_alone || a->out != NULL;
 }
@@ -388,6 +414,15 @@ static void print_sizes(const mf_convert_result *r)
     printf("verdict                %s\n", verdict(r));
 }
 
+static void print_check(const mf_cli_check *c)
+{
+    printf("perplexity             %.4f, before %.4f (%+.2f %%; %zu tokens of ", c->made_perplexity,
+           c->source_perplexity, 100 * (c->made_perplexity / c->source_perplexity - 1),
+           c->n_scored);
+    mf_cli_put_plain(stdout, c->file);
+    puts(")");
+}
+
 static void print_outcome(const convert_args *a, const outcome *o)
 {
     char rate[MF_CLI_SIZE_CHARS];
@@ -401,17 +436,16 @@ static void print_outcome(const convert_args *a, const outcome *o)
         return;
     if (r->n_layers_kept > 0)
         printf("taken up               %" PRIu32 " layers were there\n", r->n_layers_kept);
-    printf("written                in %.1f s, %s/s: %s\n", o->seconds,
-           mf_cli_size(rate, o->seconds > 0 ? (double)r->n_bytes / o->seconds : 0), a->out);
+    printf("written                in %.1f s, %s/s: ", o->seconds,
+           mf_cli_size(rate, o->seconds > 0 ? (double)r->n_bytes / o->seconds : 0));
+    mf_cli_put_plain(stdout, a->out);
+    putchar('\n');
     if (r->relative_error > 0)
         printf("quantisation's error   %.3f %% of the weights\n", 100 * r->relative_error);
     if (a->verifies)
         printf("read back              every checksum is right\n");
     if (o->check.file != NULL)
-        printf("perplexity             %.4f, before %.4f (%+.2f %%; %zu tokens of %s)\n",
-               o->check.made_perplexity, o->check.source_perplexity,
-               100 * (o->check.made_perplexity / o->check.source_perplexity - 1), o->check.n_scored,
-               o->check.file);
+        print_check(&o->check);
 }
 
 /* ------------------------------------------------------------------------------- the work -- */
@@ -443,16 +477,21 @@ static int begin_check(const convert_args *a, mf_cli_check *out)
     return mf_cli_check_begin(out);
 }
 
-/* What a conversion would refuse is known before a text is evaluated for it. */
-static int calibrate(convert_args *a, double **sums)
+/* What a conversion would refuse is known before a text is read or evaluated for it. */
+static int look_first(const convert_args *a)
 {
     mf_convert_options dry = a->options;
     mf_convert_result planned;
     mf_error error = {0};
+    if ((a->check == NULL && a->calibration == NULL) || a->out == NULL || dry.is_dry_run)
+        return MF_EXIT_OK;
     dry.is_dry_run = true;
     const mf_status status = mf_convert(a->model, a->out, &dry, &planned, &error);
-    if (status != MF_OK)
-        return mf_cli_fail(status, &error);
+    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
+}
+
+static int calibrate(convert_args *a, double **sums)
+{
     const mf_cli_check text = {.source = a->model,
                                .file = a->calibration,
                                .packed_bits = a->options.packed_expert_bits,
@@ -519,7 +558,9 @@ static int run(convert_args *a)
     mf_cli_interrupt_install();
     double *sums = NULL;
     outcome o = {0};
-    int exit_code = begin_check(a, &o.check);
+    int exit_code = look_first(a);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = begin_check(a, &o.check);
     if (exit_code == MF_EXIT_OK && a->calibration != NULL && a->out != NULL &&
         !a->options.is_dry_run)
         exit_code = calibrate(a, &sums);

@@ -232,6 +232,14 @@ static int say(const doctor *d)
     return mf_cli_finish(exit_code);
 }
 
+/* Before some seconds of measuring. */
+static int may_report(const char *path)
+{
+    if (access(path, F_OK) == 0)
+        return mf_cli_error("%s: cannot be made: %s", path, strerror(EEXIST));
+    return mf_cli_may_write(path);
+}
+
 int mf_cmd_doctor(int argc, char **argv)
 {
     const mf_cli_parser parser = {"doctor", help, argc, argv, ":h", long_options, NULL};
@@ -243,6 +251,8 @@ int mf_cmd_doctor(int argc, char **argv)
     if (mf_cli_parse(&parser, own_option, d, &exit_code)) {
         if (optind < argc)
             d->patient.model = mf_cli_positional_model(&parser, false, &path, &exit_code);
+        if (exit_code == MF_EXIT_OK && d->report)
+            exit_code = may_report(d->report);
         if (exit_code == MF_EXIT_OK) {
             examine(d);
             exit_code = say(d);

@@ -123,7 +123,10 @@ static int look_at_hub(plan *p, const mf_hub_places *places, const mf_hub_name *
     if (mf_hub_open(places, name, &options, &model, &error))
         status = mf_cli_hub_look(model, look, p, &fetched, &error);
     mf_hub_close(&model);
-    return status == MF_OK ? MF_EXIT_OK : mf_cli_error("%s: %s", p->given, error.message);
+    if (status == MF_OK)
+        return MF_EXIT_OK;
+    mf_cli_error("%s: %s", p->given, error.message);
+    return error.code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
 }
 #endif
 
@@ -196,7 +199,7 @@ static void print_plan(const plan *p)
 {
     const mf_model_info *info = &p->info;
     char size[MF_CLI_SIZE_CHARS];
-    printf("%-22s %s\n", "model", p->given);
+    mf_cli_row("model", p->given);
     printf("%-22s %s, %s\n", "family, form", info->family, info->form);
     printf("%-22s %s\n", "parameters", mf_cli_count(size, (double)info->n_parameters));
     printf("%-22s %s\n", "dense weights", mf_cli_size(size, (double)info->resident_bytes));
@@ -220,12 +223,12 @@ static void print_row(const plan *p)
     char least[MF_CLI_SIZE_CHARS], speed[MF_CLI_SIZE_CHARS] = "-";
     if (mf_cli_runs(&p->info) && p->here.tokens_per_second > 0)
         snprintf(speed, sizeof speed, "%.2f", p->here.tokens_per_second);
-    printf("%10s %10s %13s %11s %8.1f %% %9s  %s (%s%s)\n",
-           mf_cli_size(dense, (double)p->info.resident_bytes),
+    printf("%10s %10s %13s %11s %8.1f %% %9s  ", mf_cli_size(dense, (double)p->info.resident_bytes),
            mf_cli_size(experts, (double)p->info.expert_bytes),
            mf_cli_size(token, mf_cli_token_bytes(&p->info)),
-           mf_cli_size_up(least, p->info.floor_bytes), 100 * p->here.held, speed, p->given,
-           p->info.form, p->text == MF_OK ? "" : "; no text");
+           mf_cli_size_up(least, p->info.floor_bytes), 100 * p->here.held, speed);
+    mf_cli_put_plain(stdout, p->given);
+    printf(" (%s%s)\n", p->info.form, p->text == MF_OK ? "" : "; no text");
     mf_cli_print_left_out(&p->info);
 }
 
@@ -294,8 +297,11 @@ int mf_cmd_plan(int argc, char **argv)
     bool is_first = true;
     while (given) {
         plan p = {.args = &args, .given = given};
-        if (look_at(&p) != MF_EXIT_OK) {
-            exit_code = MF_EXIT_ERROR;
+        const int looked = look_at(&p);
+        if (looked == MF_EXIT_INTERRUPTED)
+            return mf_cli_finish(looked);
+        if (looked != MF_EXIT_OK) {
+            exit_code = looked;
         } else {
             measure(&args, &p);
             if (is_first && !is_alone && !args.has_json)

@@ -214,8 +214,17 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
         printf("%-22s %s\n", "budget", mf_cli_size(size, (double)p->info.ram_bytes));
         mf_cli_print_verdict(&p->info, p->text, &p->text_error);
     } else {
-        printf("%-22s does not run: %s\n", "verdict", p->error.message);
+        printf("%-22s does not run: ", "verdict");
+        mf_cli_put_plain(stdout, p->error.message);
+        putchar('\n');
     }
+}
+
+static int fail(pull_args *args, const mf_error *error)
+{
+    mf_cli_pull_progress_end(&args->progress);
+    mf_cli_error("%s: %s", args->given, error->message);
+    return error->code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
 }
 
 /* Whether it would be fetched in vain. An exit code. */
@@ -228,7 +237,7 @@ static int look_before(pull_args *args, mf_hub_model *model, prospect *p)
     p->status = mf_cli_hub_look(model, look, p, &fetched, &p->error);
     mf_cli_pull_progress_end(&args->progress);
     if (!fetched)
-        return mf_cli_error("%s: %s", args->given, p->error.message);
+        return fail(args, &p->error);
     if (args->is_dry)
         return MF_EXIT_OK;
     if (p->status != MF_OK)
@@ -241,13 +250,6 @@ static int look_before(pull_args *args, mf_hub_model *model, prospect *p)
     if (p->text != MF_OK || !mf_cli_runs(&p->info))
         mf_cli_log(&args->engine.verbosity, MF_LOG_WARNING, mf_cli_verdict(&p->info, p->text));
     return MF_EXIT_OK;
-}
-
-static int fail(pull_args *args, const mf_error *error)
-{
-    mf_cli_pull_progress_end(&args->progress);
-    mf_cli_error("%s: %s", args->given, error->message);
-    return error->code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
 }
 
 /* An exit code. */

@@ -239,9 +239,7 @@ static int run_line(grid *g, size_t policy, size_t predict)
     const replay_args *a = g->args;
     mf_error error = {0};
     mf_predict kind;
-    if (!mf_cli_parse_predict(a->predicts.items[predict], &kind))
-        return mf_cli_usage_error("replay", "--predict: '%s' is not known",
-                                  a->predicts.items[predict]);
+    (void)mf_cli_parse_predict(a->predicts.items[predict], &kind); /* as check has */
     for (size_t i = 0; i < g->n_sizes; i++) {
         mf_replay_options options = g->sizes[i];
         options.cache_policy = a->policies.items[policy];
@@ -252,6 +250,19 @@ static int run_line(grid *g, size_t policy, size_t predict)
             return mf_cli_fail(status, &error);
     }
     return MF_EXIT_OK;
+}
+
+/* What else is wrong is known before the trace is replayed once. */
+static int check(const replay_args *a, bool has_slots)
+{
+    mf_predict kind;
+    if (has_slots && a->ram.n > 0)
+        return mf_cli_usage_error("replay", "replay: --slots and --ram exclude each other");
+    for (size_t i = 0; i < a->predicts.n; i++)
+        if (!mf_cli_parse_predict(a->predicts.items[i], &kind))
+            return mf_cli_usage_error("replay", "--predict: '%s' is not known",
+                                      a->predicts.items[i]);
+    return a->svg ? mf_cli_may_write(a->svg) : MF_EXIT_OK;
 }
 
 /* ---------------------------------------------------------------------------------- output -- */
@@ -303,10 +314,11 @@ static void print_all(const grid *g)
 {
     const replay_args *a = g->args;
     if (!a->has_json) {
-        printf("%s: %s, %" PRIu32 " layers of %" PRIu32 " experts, %" PRIu32 " a token; %" PRIu64
+        mf_cli_put_plain(stdout, a->trace);
+        printf(": %s, %" PRIu32 " layers of %" PRIu32 " experts, %" PRIu32 " a token; %" PRIu64
                " tokens in %" PRIu64 " evaluations\n",
-               a->trace, g->info.family, g->info.n_layers, g->info.n_experts,
-               g->info.n_experts_per_token, g->info.n_tokens, g->info.n_passes);
+               g->info.family, g->info.n_layers, g->info.n_experts, g->info.n_experts_per_token,
+               g->info.n_tokens, g->info.n_passes);
         printf("%8s %-9s %-10s %10s %9s %10s %12s %10s %10s\n", "slots", "policy", "predict",
                "hits", "Belady", "tokens/s", "read a token", "waiting", "drive busy");
     }
@@ -370,7 +382,6 @@ int mf_cmd_replay(int argc, char **argv)
     grid g = {.args = &args};
     mf_error error = {0};
     int exit_code = MF_EXIT_OK;
-    (void)parse_list("10%,25%,50%,75%", &args.slots);
     (void)parse_list("next-use", &args.policies);
     (void)parse_list("off", &args.predicts);
     if (!mf_cli_parse(&parser, own_option, &args, &exit_code))
@@ -378,6 +389,11 @@ int mf_cmd_replay(int argc, char **argv)
     args.trace = mf_cli_positional(&parser, "TRACE", false, &exit_code);
     if (!args.trace)
         return exit_code;
+    exit_code = check(&args, args.slots.n > 0);
+    if (exit_code != MF_EXIT_OK)
+        return exit_code;
+    if (args.slots.n == 0)
+        (void)parse_list("10%,25%,50%,75%", &args.slots);
     mf_status status = mf_routing_open(args.trace, NULL, &g.routing, &error);
     if (status == MF_OK) {
         mf_routing_get_info(g.routing, &g.info);

@@ -509,7 +509,9 @@ static int run(run_args *args)
 {
     mf_cli_generator g = {0};
     mf_cli_buffer text = {0};
-    int status = read_texts(args, &text);
+    int status = args->stats_file ? mf_cli_may_write(args->stats_file) : MF_EXIT_OK;
+    if (status == MF_EXIT_OK)
+        status = read_texts(args, &text);
     if (status == MF_EXIT_OK)
         status = mf_cli_generator_open(&g, args->model, &args->generate);
     if (status == MF_EXIT_OK) {

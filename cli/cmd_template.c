@@ -4,6 +4,7 @@
 
 #include "chat_text.h"
 #include "model_path.h"
+#include "terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,8 +102,8 @@ static int print_text(const mf_tokenizer *tokenizer, const mf_chat_json_params *
         status = MF_ERR_NO_MEMORY;
     if (status == MF_OK)
         status = mf_chat_json_text(tokenizer, chat, text.data, n_bytes, &n_bytes, &error);
-    if (status == MF_OK)
-        fwrite(text.data, 1, n_bytes, stdout);
+    if (status == MF_OK && !mf_cli_put_text(stdout, text.data, n_bytes))
+        status = MF_ERR_NO_MEMORY;
     mf_cli_buffer_free(&text);
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }

@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "json.h"
 #include "model_path.h"
+#include "terminal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -145,18 +146,20 @@ static int decode_word(const mf_tokenizer *tokenizer, mf_decoder *decoder, const
     return MF_EXIT_OK;
 }
 
-static void print_text(const tokenize_args *args, const mf_cli_buffer *text)
+static int print_text(const tokenize_args *args, const mf_cli_buffer *text)
 {
     if (args->has_json) {
         mf_cli_json json = mf_cli_json_begin(stdout);
         mf_cli_json_key(&json, "text");
         mf_cli_json_quote(stdout, text->data, text->n_bytes);
         mf_cli_json_end(&json);
-        return;
+        return MF_EXIT_OK;
     }
-    fwrite(text->data, 1, text->n_bytes, stdout);
+    if (!mf_cli_put_text(stdout, text->data, text->n_bytes))
+        return mf_cli_error("no memory for the text");
     if (isatty(STDOUT_FILENO)) /* elsewhere the text is exactly what the ids say */
         putchar('\n');
+    return MF_EXIT_OK;
 }
 
 static int decode(const tokenize_args *args, const mf_tokenizer *tokenizer, mf_cli_buffer *input)
@@ -173,7 +176,7 @@ static int decode(const tokenize_args *args, const mf_tokenizer *tokenizer, mf_c
     if (status == MF_EXIT_OK)
         status = decode_word(tokenizer, &decoder, NULL, &text);
     if (status == MF_EXIT_OK)
-        print_text(args, &text);
+        status = print_text(args, &text);
     mf_cli_buffer_free(&text);
     return status;
 }

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "findings.h"
 
+#include "output.h"
+
 #include <stdarg.h>
 #include <string.h>
 
 enum { NAME_CHARS = 13, LINE_CHARS = 96, MARGIN = 5 + 1 + NAME_CHARS + 1 };
 
 static const char *const grades[] = {"ok", "note", "bad"};
-
-static void clean(char *text)
-{
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
-}
 
 mf_cli_finding *mf_cli_find(mf_cli_findings *all, const char *name, const char *format, ...)
 {
@@ -24,7 +19,6 @@ mf_cli_finding *mf_cli_find(mf_cli_findings *all, const char *name, const char *
     va_start(args, format);
     vsnprintf(f->value, sizeof f->value, format, args);
     va_end(args);
-    clean(f->value);
     return f;
 }
 
@@ -35,7 +29,6 @@ void mf_cli_advise(mf_cli_finding *f, mf_cli_grade grade, const char *format, ..
     vsnprintf(f->advice, sizeof f->advice, format, args);
     va_end(args);
     f->grade = grade;
-    clean(f->advice);
 }
 
 void mf_cli_effect(mf_cli_finding *f, const char *format, ...)
@@ -44,7 +37,6 @@ void mf_cli_effect(mf_cli_finding *f, const char *format, ...)
     va_start(args, format);
     vsnprintf(f->effect, sizeof f->effect, format, args);
     va_end(args);
-    clean(f->effect);
 }
 
 /* Broken between words, each line behind a margin. */
@@ -58,7 +50,11 @@ static void print_wrapped(const char *text, int margin, FILE *out)
                 n--;
             n = n > 0 ? n : room;
         }
-        fprintf(out, "%*s%.*s\n", margin, "", (int)n, text);
+        char line[LINE_CHARS + 1];
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        fprintf(out, "%*s", margin, "");
+        mf_cli_put_plain(out, line);
+        fputc('\n', out);
         text += n;
         text += strspn(text, " ");
     }
@@ -68,7 +64,9 @@ void mf_cli_findings_print(const mf_cli_findings *all, FILE *out)
 {
     for (size_t i = 0; i < all->n; i++) {
         const mf_cli_finding *f = &all->list[i];
-        fprintf(out, "%-5s %-*s %s\n", grades[f->grade], NAME_CHARS, f->name, f->value);
+        fprintf(out, "%-5s %-*s ", grades[f->grade], NAME_CHARS, f->name);
+        mf_cli_put_plain(out, f->value);
+        fputc('\n', out);
         print_wrapped(f->advice, MARGIN, out);
         if (f->effect[0] == '\0')
             continue;

@@ -9,19 +9,31 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
-/* File names and file contents reach these lines: a newline or an escape sequence in them must not
- * reach the terminal. */
+void mf_cli_put_plain(FILE *out, const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        /* U+0080 to U+009F, some of which begin such sequences, are 0xc2 and their last byte */
+        const bool is_c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+        fputc(*p < 0x20 || *p == 0x7f || is_c1 ? '?' : *p, out);
+        p += is_c1;
+    }
+}
+
+void mf_cli_row(const char *name, const char *value)
+{
+    printf("%-22s ", name);
+    mf_cli_put_plain(stdout, value);
+    putchar('\n');
+}
+
 static void print_line(const char *prefix, const char *line)
 {
     fputs(prefix, stderr);
-    for (const unsigned char *p = (const unsigned char *)line; *p; p++) {
-        /* U+0080 to U+009F, some of which begin such sequences, are 0xc2 and their last byte */
-        const bool is_c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
-        fputc(*p < 0x20 || *p == 0x7f || is_c1 ? '?' : *p, stderr);
-        p += is_c1;
-    }
+    mf_cli_put_plain(stderr, line);
     fputc('\n', stderr);
 }
 
@@ -115,6 +127,29 @@ uint64_t mf_cli_peak_rss_bytes(void)
     if (!n_kib && getrusage(RUSAGE_SELF, &usage) == 0)
         n_kib = (unsigned long long)usage.ru_maxrss;
     return n_kib * 1024;
+}
+
+/* 0 or an errno, of a file that is not there. */
+static int may_make(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    const int why = !folder ? ENOMEM : access(folder, W_OK | X_OK) == 0 ? 0 : errno;
+    free(folder);
+    return why;
+}
+
+int mf_cli_may_write(const char *path)
+{
+    struct stat st;
+    int why = 0;
+    if (stat(path, &st) != 0)
+        why = errno == ENOENT ? may_make(path) : errno;
+    else if (S_ISDIR(st.st_mode))
+        why = EISDIR;
+    else if (access(path, W_OK) != 0)
+        why = errno;
+    return why == 0 ? MF_EXIT_OK : mf_cli_error("%s: cannot open: %s", path, strerror(why));
 }
 
 int mf_cli_finish(int status)

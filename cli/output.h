@@ -9,8 +9,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum { MF_EXIT_OK = 0, MF_EXIT_ERROR = 1, MF_EXIT_USAGE = 2, MF_EXIT_INTERRUPTED = 130 };
+
+/* Within a line: control characters as '?'. File names and file contents reach lines: a newline or
+ * an escape sequence in them must not reach the terminal. */
+void mf_cli_put_plain(FILE *out, const char *text);
+/* A row of a table on stdout, value so. */
+void mf_cli_row(const char *name, const char *value);
 
 /* One line on stderr, "moeflux: ...", control characters replaced. Returns MF_EXIT_ERROR. */
 __attribute__((format(printf, 1, 2))) int mf_cli_error(const char *format, ...);
@@ -47,6 +54,10 @@ const char *mf_cli_count(char buffer[MF_CLI_SIZE_CHARS], double n);
 double mf_cli_now(void);
 /* The process's peak resident bytes by the kernel's count. */
 uint64_t mf_cli_peak_rss_bytes(void);
+
+/* Whether a file may be written, or made, before the work that it is for; nothing is made. An exit
+ * code; it has said why not. */
+int mf_cli_may_write(const char *path);
 
 /* Flushes stdout; an error exit if any of it could not be written, else status. */
 int mf_cli_finish(int status);

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdint.h>
 
 #define WIDTH 960
 #define HEIGHT 420
@@ -12,8 +13,10 @@
 #define PANEL_WIDTH 350
 #define PANEL_HEIGHT 260
 #define GAP 110
-/* Of the legend, which has a row below for those that the picture is not wide enough for. */
-#define NAME_WIDTH 150
+/* Of the legend, which has a row below for those that the picture is not wide enough for. A name
+ * stands behind a piece of its line. */
+#define NAME_WIDTH 170
+#define SAMPLE_WIDTH 36
 #define ROW_HEIGHT 18
 #define NAMES_A_ROW ((WIDTH - LEFT) / NAME_WIDTH)
 
@@ -25,12 +28,33 @@ typedef struct panel {
     const char *format; /* of a tick */
 } panel;
 
-static const char *const colours[] = {"#1b6ca8", "#c8553d", "#3a7d44",
-                                      "#8e5ea2", "#b8860b", "#444444"};
+#define N_COLOURS 6
+/* Those of Okabe and Ito, which whoever does not see some colours can tell apart; without yellow,
+ * which is faint on white, and black, which is Belady's. */
+static const char *const colours[N_COLOURS] = {"#0072b2", "#d55e00", "#009e73",
+                                               "#cc79a7", "#e69f00", "#56b4e9"};
+
+/* In place of a line's index. */
+#define BELADY SIZE_MAX
 
 static const char *colour_of(size_t i)
 {
-    return colours[i % (sizeof colours / sizeof *colours)];
+    return i == BELADY ? "#000" : colours[i % N_COLOURS];
+}
+
+/* How a line is drawn, by attributes: colours come again with a dash, and one dot more each time.
+ */
+static void put_style(FILE *out, size_t i)
+{
+    fprintf(out, " fill=\"none\" stroke-width=\"2\" stroke=\"%s\"", colour_of(i));
+    if (i == BELADY) {
+        fputs(" stroke-dasharray=\"4 3\"", out);
+        return;
+    }
+    for (size_t j = 0; j < i / N_COLOURS; j++)
+        fputs(j == 0 ? " stroke-dasharray=\"9 3" : " 2 3", out);
+    if (i >= N_COLOURS)
+        fputc('"', out);
 }
 
 static double x_of(const panel *p, double x)
@@ -81,19 +105,20 @@ static void draw_axes(const panel *p)
             p->left + PANEL_WIDTH / 2.0, TOP + PANEL_HEIGHT + 36);
 }
 
+/* line: its index, or BELADY. */
 static void draw_line(const panel *p, const mf_replay_result *results, size_t n,
-                      double (*value)(const mf_replay_result *), const char *colour,
-                      const char *dashes)
+                      double (*value)(const mf_replay_result *), size_t line)
 {
-    fprintf(p->out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\"%s points=\"", colour,
-            dashes);
+    fputs("<polyline", p->out);
+    put_style(p->out, line);
+    fputs(" points=\"", p->out);
     for (size_t i = 0; i < n; i++)
         fprintf(p->out, "%.1f,%.1f ", x_of(p, (double)results[i].n_slots),
                 y_of(p, value(&results[i])));
     fputs("\"/>\n", p->out);
     for (size_t i = 0; i < n; i++)
         fprintf(p->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
-                x_of(p, (double)results[i].n_slots), y_of(p, value(&results[i])), colour);
+                x_of(p, (double)results[i].n_slots), y_of(p, value(&results[i])), colour_of(line));
 }
 
 static double name_x(size_t i)
@@ -107,20 +132,24 @@ static double name_y(size_t i)
     return HEIGHT - 30 + ROW_HEIGHT * (double)row;
 }
 
+/* A piece of a line, at a place of the legend; what it is called comes behind it. */
+static void draw_sample(FILE *out, size_t place, size_t line)
+{
+    const double x = name_x(place), y = name_y(place) + 6;
+    fputs("<line", out);
+    put_style(out, line);
+    fprintf(out, " x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\">",
+            x, x + SAMPLE_WIDTH, y, y, x + SAMPLE_WIDTH + 5, y + 5);
+}
+
 static void draw_legend(FILE *out, const mf_replay_line *lines, size_t n_lines)
 {
-    for (size_t i = 0; i < n_lines; i++)
-        fprintf(out,
-                "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>"
-                "<text x=\"%.1f\" y=\"%.1f\">%s, %s</text>\n",
-                name_x(i), name_y(i), colour_of(i), name_x(i) + 17, name_y(i) + 11, lines[i].policy,
-                mf_predict_name(lines[i].predict));
-    const double x = name_x(n_lines), y = name_y(n_lines);
-    fprintf(
-        out,
-        "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#000\" "
-        "stroke-dasharray=\"4 3\" stroke-width=\"2\"/><text x=\"%.1f\" y=\"%.1f\">Belady</text>\n",
-        x, x + 14, y + 6, y + 6, x + 19, y + 11);
+    for (size_t i = 0; i < n_lines; i++) {
+        draw_sample(out, i, i);
+        fprintf(out, "%s, %s</text>\n", lines[i].policy, mf_predict_name(lines[i].predict));
+    }
+    draw_sample(out, n_lines, BELADY);
+    fputs("Belady</text>\n", out);
 }
 
 static double most(const mf_replay_line *lines, size_t n_lines, size_t n,
@@ -168,10 +197,10 @@ void mf_replay_plot(FILE *out, const char *title, const mf_replay_line *lines, s
     fputs("</text>\n", out);
     draw_axes(&hits);
     draw_axes(&speeds);
-    draw_line(&hits, lines[0].results, n, share_of_best, "#000", " stroke-dasharray=\"4 3\"");
+    draw_line(&hits, lines[0].results, n, share_of_best, BELADY);
     for (size_t i = 0; i < n_lines; i++) {
-        draw_line(&hits, lines[i].results, n, share_of_hits, colour_of(i), "");
-        draw_line(&speeds, lines[i].results, n, speed, colour_of(i), "");
+        draw_line(&hits, lines[i].results, n, share_of_hits, i);
+        draw_line(&speeds, lines[i].results, n, speed, i);
     }
     draw_legend(out, lines, n_lines);
     fputs("</svg>\n", out);

@@ -69,6 +69,17 @@ int mf_cli_show(FILE *out, const char *text, size_t n_bytes, mf_cli_buffer *scra
     return mf_cli_write_all(out, scratch->data, scratch->n_bytes);
 }
 
+bool mf_cli_put_text(FILE *out, const char *text, size_t n_bytes)
+{
+    mf_cli_buffer escaped = {0};
+    const bool is_shown = isatty(fileno(out)) != 0;
+    const bool has_memory = !is_shown || mf_cli_escape(text, n_bytes, &escaped);
+    if (has_memory && n_bytes > 0)
+        fwrite(is_shown ? escaped.data : text, 1, is_shown ? escaped.n_bytes : n_bytes, out);
+    mf_cli_buffer_free(&escaped);
+    return has_memory;
+}
+
 void mf_cli_use_utf8(void)
 {
     const char *set = setlocale(LC_CTYPE, "");

@@ -14,6 +14,9 @@
  * file or a pipe gets the bytes as they are. `scratch` is the caller's. Returns 0 or an errno.
  */
 int mf_cli_show(FILE *out, const char *text, size_t n_bytes, mf_cli_buffer *scratch);
+/* The same through stdio, whose end finds what could not be written; without memory for it false.
+ */
+bool mf_cli_put_text(FILE *out, const char *text, size_t n_bytes);
 /* Its parts: the text as a terminal is to get it (false: no memory), and bytes as they are (0 or an
  * errno). */
 bool mf_cli_escape(const char *text, size_t n_bytes, mf_cli_buffer *out);

@@ -100,5 +100,5 @@ void mf_cli_print_verdict(const mf_model_info *info, mf_status text, const mf_er
 {
     printf("%-22s %s\n", "verdict", mf_cli_verdict(info, text));
     if (text != MF_OK)
-        printf("%-22s %s\n", "text", text_error->message);
+        mf_cli_row("text", text_error->message);
 }

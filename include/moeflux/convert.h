@@ -68,7 +68,7 @@ typedef struct mf_convert_options {
      * through their columns. NULL: all columns count alike. */
     const double *input_squares;
     uint64_t n_input_squares;
-    /* Do everything but write: directories that are taken are found, too. */
+    /* Do everything but write: directories that are taken or cannot be made are found, too. */
     uint32_t is_dry_run;
     /* May be NULL. */
     mf_convert_progress_fn on_progress;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The shared library: found, loaded, called. cffi lets the GIL go in every call.
 
-What the library owns is held by a Handle, which frees it when nobody refers to it any more: handles
-refer to those that must outlive them, so that no order of closing can be wrong.
+What the library owns is held by a Handle, which frees it when nobody refers to it any more, and not
+before those that use it: no order of closing can be wrong.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from . import _cdef
-from .errors import MoefluxError, StateError, error_class
+from .errors import ArgumentError, MoefluxError, StateError, error_class
 
 ffi: Any = _cdef.ffi
 
@@ -33,8 +33,25 @@ lib: Any = _load()
 PathLike = Union[str, "os.PathLike[str]"]
 
 
+def _encoded(what: str, value: object, encode: Callable[[], bytes]) -> bytes:
+    try:
+        data = encode()
+    except UnicodeEncodeError as problem:
+        raise ArgumentError(f"{what} is {value!r}: {problem.reason}") from None
+    if b"\0" in data:  # it would end there
+        raise ArgumentError(f"{what} is {value!r}: a NUL character")
+    return data
+
+
 def encode_path(path: PathLike) -> bytes:
-    return os.fsencode(path)
+    return _encoded("the path", path, lambda: os.fsencode(path))
+
+
+def c_text(what: str, text: object) -> Any:
+    """char[]; `what` is what it is called where it cannot be one."""
+    if not isinstance(text, str):
+        raise ArgumentError(f"{what} is {text!r}; expected text")
+    return ffi.new("char[]", _encoded(what, text, text.encode))
 
 
 def text_of(pointer: Any) -> str:
@@ -61,7 +78,10 @@ def exception_of(status: int, error: Any) -> MoefluxError:
 def check(function: Any, *arguments: Any) -> None:
     """Calls a function whose last argument is an mf_error *, and raises what it fails with."""
     error = new_error()
-    status = function(*arguments, error)
+    try:
+        status = function(*arguments, error)
+    except OverflowError as problem:  # before it was called
+        raise ArgumentError(str(problem)) from None
     if status != 0:
         raise exception_of(status, error)
 
@@ -94,25 +114,50 @@ def fields(struct: Any) -> dict[str, Any]:
 
 
 class Handle:
-    """Owns what `free` frees, and keeps what must outlive it."""
+    """Owns what `free` frees, and keeps what must outlive it.
 
-    __slots__ = ("pointer", "_out", "_free", "_keeps", "__weakref__")
+    To refer to what must outlive it is not enough: the collector finalizes cycles in any order. So
+    each counts its users, of which its own object is one, and the last that goes frees it.
+    """
+
+    __slots__ = ("pointer", "_out", "_free", "_library", "_keeps", "_others", "__weakref__")
 
     def __init__(self, kind: str, free: Any, *keeps: object) -> None:
         self._out = ffi.new(f"{kind} **")
-        self._free = free
-        self._keeps = keeps
+        self._free, self._library = free, lib  # which is unloaded with its last reference
+        self._keeps: tuple[object, ...] = ()
+        #: as many as have it for what they keep; taken from by whole operations, with no lock, as
+        #: the collector may come in between
+        self._others: list[None] = []
         #: NULL until made
         self.pointer: Any = ffi.NULL
+        for what in keeps:
+            self.keep(what)
+
+    def keep(self, what: object) -> None:
+        """This outlives it: another handle, what has one, or anything else."""
+        what = getattr(what, "_handle", what)
+        if isinstance(what, Handle):
+            what._others.append(None)
+        self._keeps = (*self._keeps, what)
 
     def make(self, function: Any, *arguments: Any) -> None:
         """Calls function(*arguments, out, error)."""
         check(function, *arguments, self._out)
         self.pointer = self._out[0]
 
+    def _let_go(self) -> None:
+        try:
+            self._others.pop()
+        except IndexError:  # there was no other
+            if self._out[0]:
+                self._free(self._out)
+            for what in self._keeps:
+                if isinstance(what, Handle):
+                    what._let_go()
+
     def __del__(self) -> None:
-        if self._out[0]:
-            self._free(self._out)
+        self._let_go()
 
 
 class Owner:

@@ -169,8 +169,8 @@ class AsyncStream(Generic[T]):
         self, worker: _Worker, request: _Request, view: Callable[[Sequence[Event]], list[T]]
     ) -> None:
         self._worker, self._request = worker, request
-        self._parts = self._read(view)
-        # _read ends the request, unless nobody ever asked for a first part
+        # nothing in it leads back here: who lets the stream go ends the request at once
+        self._parts = _read(worker, request, view)
         weakref.finalize(self, worker.leave, request).atexit = False
 
     @property
@@ -178,7 +178,10 @@ class AsyncStream(Generic[T]):
         return self._request.answer.reply
 
     def __aiter__(self) -> AsyncIterator[T]:
-        return self._parts
+        return self
+
+    async def __anext__(self) -> T:
+        return await self._parts.__anext__()
 
     async def __aenter__(self) -> AsyncStream[T]:
         return self
@@ -196,21 +199,23 @@ class AsyncStream(Generic[T]):
             pass
         return self.reply
 
-    async def _read(self, view: Callable[[Sequence[Event]], list[T]]) -> AsyncGenerator[T, None]:
-        worker, request = self._worker, self._request
-        try:
-            while True:
-                what = await request.queue.get()
-                request.n_read += 1
-                if what is None:
-                    return
-                if isinstance(what, Exception):
-                    raise what
-                worker.wake()
-                for part in view(what):
-                    yield part
-        finally:
-            worker.leave(request)
+
+async def _read(
+    worker: _Worker, request: _Request, view: Callable[[Sequence[Event]], list[T]]
+) -> AsyncGenerator[T, None]:
+    try:
+        while True:
+            what = await request.queue.get()
+            request.n_read += 1
+            if what is None:
+                return
+            if isinstance(what, Exception):
+                raise what
+            worker.wake()
+            for part in view(what):
+                yield part
+    finally:
+        worker.leave(request)
 
 
 class AsyncModel:

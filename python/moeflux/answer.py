@@ -6,11 +6,13 @@ It evaluates nothing itself: Stream does for one session, step_answers for sever
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union, cast
 
-from ._native import ffi, lib
-from .errors import ArgumentError, CancelledError
+from ._native import c_text, ffi, lib
+from .errors import ArgumentError, CancelledError, StateError
 from .grammar import Grammar, Guide, Schema, calls_or_none
 from .options import SamplingOptions, unexpected
 from .reply import Event, EventKind, Parser, Reply
@@ -58,7 +60,9 @@ def _sampler(model: Model, options: Mapping[str, Any]) -> Sampler:
 
 
 def _grammar(model: Model, options: Mapping[str, Any]) -> Optional[Grammar]:
-    asked = [name for name in ("grammar", *_FORMATS) if options.get(name) not in (None, False)]
+    asked = [name for name in ("grammar", *_FORMATS) if options.get(name) is not None]
+    if options.get("json_object") is False:
+        asked.remove("json_object")
     if not asked:
         return None
     if len(asked) > 1:
@@ -80,7 +84,7 @@ class _Stops:
 
     def __init__(self, stop: Union[str, Sequence[str]]) -> None:
         texts = [stop] if isinstance(stop, str) else list(stop)
-        self._texts = [ffi.new("char[]", text.encode()) for text in texts if text]
+        self._texts = [c_text("stop", text) for text in texts if text != ""]
         self._array = ffi.new("char *[]", self._texts)
         self._held = b""
         self.is_found = False
@@ -106,7 +110,7 @@ class Answer:
     def __init__(self, model: Model, prompt: Sequence[int], options: GenerateOptions) -> None:
         self._model = model
         self._sampler = _sampler(model, options)
-        self._stops = _Stops(options.get("stop", ()))
+        self._stops = _Stops(options.get("stop") or ())
         self._decoder = model.tokenizer.decoder()
         self._parser: Optional[Parser] = None
         self._guide: Optional[Guide] = None
@@ -162,9 +166,11 @@ class Answer:
     def _chat_guide(
         self, tools: Optional[Sequence[Mapping[str, Any]]], options: GenerateOptions
     ) -> Optional[Guide]:
-        choice = options.get("tool_choice", "auto")
+        choice = options.get("tool_choice") or "auto"
         grammar = _grammar(self._model, options)
-        if tools and choice not in ("auto", "none"):
+        if choice not in ("auto", "none"):
+            if not tools:
+                raise ArgumentError(f"tool_choice is {choice!r}, but there are no tools")
             if grammar is not None:
                 raise ArgumentError("a call that must come excludes a format of the answer")
             grammar = self._forced_calls(tools, choice)
@@ -277,8 +283,18 @@ class Answer:
         return events
 
 
+    def fail(self, error: Exception) -> None:
+        """The answer is done as far as it came."""
+        self.is_done = True
+        self.reply.finish_reason = "cancelled" if isinstance(error, CancelledError) else "error"
+        self.reply.error = error
+
+
 def _is_strict(tool: Mapping[str, Any]) -> bool:
-    return bool(tool.get("function", tool).get("strict"))
+    function: object = tool.get("function", tool)
+    if not isinstance(function, Mapping):
+        return False
+    return bool(cast("Mapping[str, Any]", function).get("strict"))
 
 
 def _template(
@@ -315,10 +331,7 @@ def step_answers(
             continue
         if raises:
             raise item.error
-        is_cancelled = isinstance(item.error, CancelledError)
-        answer.is_done = True
-        answer.reply.finish_reason = "cancelled" if is_cancelled else "error"
-        answer.reply.error = item.error
+        answer.fail(item.error)
 
 
 def texts_of(events: Sequence[Event]) -> list[str]:
@@ -344,7 +357,9 @@ class Stream(Generic[T]):
     ) -> None:
         self._answer, self._session = answer, session
         self._is_owned = owned
-        self._parts = self._run(view)
+        self._lock = threading.Lock()
+        # nothing in it leads back here: who lets the stream go ends it at once
+        self._parts = _run(answer, session, view, owned)
 
     @property
     def reply(self) -> Reply:
@@ -354,7 +369,8 @@ class Stream(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        return next(self._parts)
+        with self._using():
+            return next(self._parts)
 
     def __enter__(self) -> Stream[T]:
         return self
@@ -364,9 +380,10 @@ class Stream(Generic[T]):
 
     def close(self) -> None:
         """No more of it; a session that was made for it is closed."""
-        self._parts.close()
-        if self._is_owned:
-            self._session.close()
+        with self._using():
+            self._parts.close()
+            if self._is_owned:
+                self._session.close()
 
     def finish(self) -> Reply:
         """All the rest, and the whole answer."""
@@ -374,14 +391,26 @@ class Stream(Generic[T]):
             pass
         return self._answer.reply
 
-    def _run(self, view: Callable[[Sequence[Event]], list[T]]) -> Generator[T, None, None]:
-        answer, session = self._answer, self._session
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        if not self._lock.acquire(blocking=False):
+            raise StateError("this stream is being used by another call")
         try:
-            while not answer.is_done:
-                while answer.left:
-                    step_answers([(answer, session)])
-                yield from view(answer.advance(session))
-            session.left_over = (session.position, answer.left)
+            yield
         finally:
-            if self._is_owned:
-                session.close()
+            self._lock.release()
+
+
+def _run(
+    answer: Answer, session: Session, view: Callable[[Sequence[Event]], list[T]], owned: bool
+) -> Generator[T, None, None]:
+    try:
+        while not answer.is_done:
+            while answer.left:
+                step_answers([(answer, session)])
+            events = answer.advance(session)
+            session.left_over = (session.position, answer.left)
+            yield from view(events)
+    finally:
+        if owned:
+            session.close()

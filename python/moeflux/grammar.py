@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union, cast
 
-from ._native import Handle, Owner, check, default, ffi, lib, text_of
+from ._native import Handle, Owner, c_text, check, default, ffi, lib, text_of
 from .errors import ArgumentError, UnsupportedError
 from .tokenizer import Tokenizer, as_json
 
@@ -100,7 +100,7 @@ def _tool_array(tools: Sequence[Mapping[str, Any]]) -> tuple[Any, list[Any]]:
         name = function.get("name")
         if not isinstance(name, str):
             raise ArgumentError("tools: each is expected to have a name")
-        keeps.append(ffi.new("char[]", name.encode()))
+        keeps.append(c_text("tools: a name", name))
         out.name = keeps[-1]
         parameters = as_json(function.get("parameters"))
         if parameters is not None:
@@ -132,7 +132,7 @@ class Guide(Owner):
     def begin_after(self, text: str, *, repeats: bool = False, blanks: int = 0) -> None:
         """Text is free until `text` has come: the end of a thought, the beginning of a call."""
         with self._using() as pointer:
-            check(lib.mf_guide_begin_after, pointer, text.encode(), int(repeats), blanks)
+            check(lib.mf_guide_begin_after, pointer, c_text("the text", text), int(repeats), blanks)
 
     def mask(self, n_tokens: int) -> Optional[bytearray]:
         """Bits of the tokens that may come next; None: all may."""

@@ -17,7 +17,7 @@ from .info import ModelInfo, Stats, model_info, stats_of
 from .options import EngineOptions, ModelOptions, Size, parse_size
 from .reply import Event, Reply, Syntax
 from .session import Cancel, Gate, Prompt, Session
-from .tokenizer import Messages, Tokenizer, token_array
+from .tokenizer import Messages, Tokenizer, token_array, token_list
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -156,7 +156,7 @@ class Model:
         with self._gate.entered():
             handle = self._opened()
             lib.mf_engine_set_store(handle.pointer, store._handle.pointer if store else ffi.NULL)
-            handle._keeps = (*handle._keeps, store)  # sessions may be reading from an older one
+            handle.keep(store)  # sessions may be reading from an older one
         self._store = store
 
     # ---- sessions ----
@@ -261,35 +261,53 @@ class Model:
 
     def answer_text(self, prompt: Prompt, options: GenerateOptions) -> Answer:
         """An answer to be made, of nobody's session yet."""
-        tokens = self.tokenizer.prompt(prompt) if isinstance(prompt, str) else prompt
-        return Answer.of_text(self, [int(token) for token in tokens], options)
+        if isinstance(prompt, str):
+            return Answer.of_text(self, self.tokenizer.prompt(prompt), options)
+        return Answer.of_text(self, token_list(prompt), options)
 
     def _begun(self, answer: Answer) -> Session:
         session = self.session()
-        session.begin(answer)
+        try:
+            session.begin(answer)
+        except BaseException:  # whose traceback would keep it open
+            session.close()
+            raise
         return session
 
     def _run_together(self, answers: Sequence[Answer]) -> list[Reply]:
+        """An answer that fails has its error in its reply; one by itself raises it."""
         waiting = list(reversed(answers))
         running: list[tuple[Answer, Session]] = []
+        raises = len(answers) == 1
         n_most = self.info.n_sessions - len([s for s in self._sessions if not s.is_closed])
         try:
             while waiting or running:
                 while waiting and len(running) < max(1, n_most):
-                    answer = waiting.pop()
-                    running.append((answer, self._begun(answer)))
-                running = self._step_together(running)
+                    self._start(waiting.pop(), running, raises)
+                running = self._step_together(running, raises)
         finally:
             for _, session in running:
                 session.close()
         return [answer.reply for answer in answers]
 
+    def _start(
+        self, answer: Answer, running: list[tuple[Answer, Session]], raises: bool
+    ) -> None:
+        session = self.session()
+        running.append((answer, session))
+        try:
+            session.begin(answer)
+        except MoefluxError as error:
+            if raises:
+                raise
+            answer.fail(error)
+
     def _step_together(
-        self, running: list[tuple[Answer, Session]]
+        self, running: list[tuple[Answer, Session]], raises: bool
     ) -> list[tuple[Answer, Session]]:
-        evaluating = [pair for pair in running if pair[0].left]
+        evaluating = [pair for pair in running if pair[0].left and not pair[0].is_done]
         if evaluating:
-            step_answers(evaluating, raises=len(running) == 1)
+            step_answers(evaluating, raises=raises)
         for answer, session in running:
             if not answer.left and not answer.is_done:
                 answer.advance(session)

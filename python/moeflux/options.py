@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional, TypedDict, Union
 
-from ._native import PathLike, default, encode_path, ffi, lib
+from ._native import PathLike, c_text, default, encode_path, ffi, lib
 from .errors import ArgumentError
 
 #: bytes: 3221225472, or "3G", "1.5 GiB", "84M"
@@ -156,7 +157,7 @@ class EngineOptions:
             array = ffi.new("char *[]", [self._text(path) for path in value])
             self.keeps.append(array)
             self.struct.mirrors, self.struct.n_mirrors = array, len(value)
-        elif name.startswith("n_") or name == "packed_expert_bits":
+        elif name.startswith("n_") or name in ("packed_expert_bits", "predict_depth"):
             assign(self.struct, name, value)
         else:
             assign(self.struct, name, self._text(value))
@@ -189,11 +190,15 @@ class SamplerOptions:
         if value is None:
             return
         if name == "logit_bias":
-            array = ffi.new("mf_logit_bias[]", [(int(t), float(b)) for t, b in value.items()])
+            try:
+                pairs = [(operator.index(t), float(b)) for t, b in value.items()]
+                array = ffi.new("mf_logit_bias[]", pairs)
+            except (AttributeError, TypeError, ValueError, OverflowError) as problem:
+                raise ArgumentError(f"logit_bias is {value!r}: {problem}") from None
             self.keeps.append(array)
             self.struct.biases, self.struct.n_biases = array, len(value)
         elif name == "dry_breakers":
-            texts = [ffi.new("char[]", text.encode()) for text in value]
+            texts = [c_text("dry_breakers", text) for text in value]
             array = ffi.new("char *[]", texts)
             self.keeps += [texts, array]
             self.struct.dry_breakers, self.struct.n_dry_breakers = array, len(value)

@@ -12,7 +12,7 @@ from ._native import Handle, Owner, check, ffi, lib
 from .answer import Answer, GenerateOptions, Stream, events_of, texts_of
 from .errors import BudgetError, StateError
 from .reply import Event, Reply
-from .tokenizer import Messages, token_array
+from .tokenizer import Messages, token_array, token_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +25,8 @@ Prompt = Union[str, Sequence[int]]
 #: called with the work done and all there is; true: stop
 ProgressFunction = Callable[[int, int], Optional[bool]]
 
+#: Session.left_over of a session whose tokens are others than those of an answer.
+_NOTHING: tuple[int, list[int]] = (0, [])
 #: Calls of fewer tokens are over before anybody would interrupt them.
 _FEW_TOKENS = 8
 
@@ -118,7 +120,7 @@ class Session(Owner):
         self.model = model
         self._watch = _Watch()
         #: where the last answer ended, and its last token, which nobody has evaluated yet
-        self.left_over: tuple[int, list[int]] = (0, [])
+        self.left_over: tuple[int, list[int]] = _NOTHING
         model._add(self)
 
     @contextmanager
@@ -144,6 +146,7 @@ class Session(Owner):
         """Makes the session hold exactly these tokens: what is held anywhere is taken over."""
         array, out = token_array(tokens), ffi.new("mf_sync_result *")
         with self._using() as pointer, self._watch.during(pointer, len(array), progress):
+            self.left_over = _NOTHING
             check(lib.mf_session_sync, pointer, array, len(array), out)
         return _sync(out)
 
@@ -151,6 +154,7 @@ class Session(Owner):
         """Takes over the longest prefix that is held anywhere, and evaluates nothing."""
         array, out = token_array(tokens), ffi.new("mf_sync_result *")
         with self._using() as pointer:
+            self.left_over = _NOTHING
             check(lib.mf_session_reuse, pointer, array, len(array), out)
         return _sync(out)
 
@@ -199,12 +203,15 @@ class Session(Owner):
     def clear(self) -> None:
         """Back to the empty sequence."""
         with self._using() as pointer:
+            self.left_over = _NOTHING
             lib.mf_session_clear(pointer)
 
     def fork(self) -> Session:
         """A new session that holds what this one does, sharing all memory."""
         with self._using() as pointer:
-            return Session(self.model, lib.mf_session_fork, pointer)
+            session = Session(self.model, lib.mf_session_fork, pointer)
+            session.left_over = self.left_over
+            return session
 
     def truncate(self, n_tokens: int) -> int:
         """Keeps the first n_tokens; in families with recurrent layers as far as the newest mark
@@ -212,7 +219,12 @@ class Session(Owner):
         kept = ffi.new("size_t *")
         with self._using() as pointer:
             check(lib.mf_session_truncate, pointer, n_tokens, kept)
+            self._went_back(int(kept[0]))
         return int(kept[0])
+
+    def _went_back(self, position: int) -> None:
+        if position < self.left_over[0]:
+            self.left_over = _NOTHING
 
     # ---- marks ----
 
@@ -238,6 +250,7 @@ class Session(Owner):
         """Goes back to the mark at this position, with its logits."""
         with self._using() as pointer:
             check(lib.mf_mark_restore, pointer, position)
+            self._went_back(position)
 
     def drop_mark(self, position: int) -> None:
         with self._using() as pointer:
@@ -257,6 +270,7 @@ class Session(Owner):
         with self._using() as pointer:
             data = ffi.from_buffer(snapshot)
             check(lib.mf_snapshot_load, pointer, data, len(data))
+            self.left_over = _NOTHING
 
     def save_to(self, fd: int) -> None:
         """The same to a file descriptor's present offset."""
@@ -266,6 +280,7 @@ class Session(Owner):
     def load_from(self, fd: int) -> None:
         with self._using() as pointer:
             check(lib.mf_snapshot_load_fd, pointer, fd)
+            self.left_over = _NOTHING
 
     # ---- answers ----
 
@@ -284,7 +299,7 @@ class Session(Owner):
         position = self.position
         rest = self.left_over[1] if position and position == self.left_over[0] else []
         if not isinstance(prompt, str):
-            return rest + [int(token) for token in prompt]
+            return rest + token_list(prompt)
         tokenizer = self.model.tokenizer
         return rest + tokenizer.encode(prompt) if position else tokenizer.prompt(prompt)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-from ._native import Handle, PathLike, check, default, encode_path, ffi, lib, text_of
+from ._native import Handle, PathLike, c_text, check, default, encode_path, ffi, lib, text_of
 from .errors import ArgumentError
 from .hub import model_path
 
@@ -22,8 +23,19 @@ def token_array(tokens: Iterable[int]) -> Any:
         if tokens.flags.c_contiguous and tokens.ndim == 1:  # type: ignore[attr-defined]
             return ffi.from_buffer("int32_t[]", tokens)
     try:
-        return ffi.new("int32_t[]", [int(token) for token in tokens])
-    except (TypeError, ValueError, OverflowError) as problem:
+        return ffi.new("int32_t[]", token_list(tokens))
+    except OverflowError as problem:
+        raise ArgumentError(f"tokens: {problem}") from None
+
+
+def token_list(tokens: Iterable[int]) -> list[int]:
+    """Integers of any kind; no text, whose characters may be digits, and no bytes, which are
+    integers."""
+    try:
+        if isinstance(tokens, (bytes, bytearray)):
+            raise TypeError("expected ids, found bytes")
+        return [operator.index(token) for token in tokens]
+    except TypeError as problem:
         raise ArgumentError(f"tokens: {problem}") from None
 
 
@@ -37,7 +49,7 @@ def _twice(function: Any, element: str, *arguments: Any) -> tuple[Any, int]:
 
 
 def _text(value: Optional[str]) -> Any:
-    return ffi.NULL if value is None else ffi.new("char[]", value.encode())
+    return ffi.NULL if value is None else c_text("a text", value)
 
 
 def as_json(value: Any) -> Optional[str]:
@@ -153,7 +165,7 @@ class Tokenizer:
     def decode(self, tokens: Iterable[int]) -> str:
         """Text of tokens, without special ones."""
         decoder = Decoder(self)
-        return "".join([decoder.push(int(token)) for token in tokens]) + decoder.finish()
+        return "".join([decoder.push(token) for token in token_list(tokens)]) + decoder.finish()
 
     def decoder(self) -> Decoder:
         return Decoder(self)

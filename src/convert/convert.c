@@ -150,10 +150,11 @@ static mf_status run(mf_conversion *c, const char *path, const char *out, mf_err
 {
     MF_TRY(check_options(&c->options, error));
     MF_TRY(name_directories(c, out, error));
+    MF_TRY(mf_output_check_free(c, error));
     MF_TRY(read_source(c, path, error));
     MF_TRY(mf_convert_plan(c, error));
     if (c->options.is_dry_run)
-        return mf_output_check_free(c, error);
+        return MF_OK;
     mf_status status = mf_output_open(c, error);
     if (status == MF_OK)
         status = mf_output_check_space(c, error);

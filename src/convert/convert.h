@@ -100,7 +100,8 @@ mf_status mf_convert_manifest(mf_conversion *c, mf_error *error);
 /* Makes or takes up the directories, locked against other processes. MF_ERR_ARGUMENT: something
  * else is there. */
 mf_status mf_output_open(mf_conversion *c, mf_error *error);
-/* What mf_output_open would refuse of what is there, but for marks: nothing is made. */
+/* What mf_output_open would refuse of what is there, or is not there, but for marks: nothing is
+ * made and nothing stays open. */
 mf_status mf_output_check_free(mf_conversion *c, mf_error *error);
 /* Room on each drive for what is not there yet. */
 mf_status mf_output_check_space(mf_conversion *c, mf_error *error);

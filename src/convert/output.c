@@ -121,6 +121,35 @@ static mf_status check_apart(const mf_conversion *c, uint32_t dir, mf_error *err
     return MF_OK;
 }
 
+/* Whether a directory that is not there can be made, by the one that it would be in. */
+static mf_status check_makeable(const mf_output_dir *d, mf_error *error)
+{
+    char parent[MF_MAX_PATH];
+    size_t n = strlen(d->path);
+    memcpy(parent, d->path, n + 1);
+    while (n > 1 && parent[n - 1] == '/')
+        n--;
+    while (n > 0 && parent[n - 1] != '/')
+        n--;
+    snprintf(parent + n, sizeof parent - n, ".");
+    if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0)
+        return MF_OK;
+    return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
+                      "%s: cannot make the directory", d->path);
+}
+
+static mf_status check_directory(const mf_conversion *c, const mf_output_dir *d, mf_error *error)
+{
+    const mf_output_dir *first = &c->dirs[0]; /* made before others, which may be in it */
+    if (d->fd < 0 && d != first && strncmp(d->path, first->path, strlen(first->path)) == 0)
+        return MF_OK;
+    if (d->fd < 0)
+        return check_makeable(d, error);
+    if (faccessat(AT_FDCWD, d->path, W_OK | X_OK, AT_EACCESS) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be written", d->path);
+    return faccessat(d->fd, MARK, F_OK, 0) == 0 ? MF_OK : check_empty(d, error);
+}
+
 mf_status mf_output_check_free(mf_conversion *c, mf_error *error)
 {
     for (uint32_t i = 0; i < c->n_dirs; i++) {
@@ -130,9 +159,9 @@ mf_status mf_output_check_free(mf_conversion *c, mf_error *error)
             return mf_fail_os(error, errno == ENOTDIR ? MF_ERR_ARGUMENT : MF_ERR_IO, errno,
                               "%s: cannot open the directory", d->path);
         MF_TRY(check_apart(c, i, error));
-        if (d->fd >= 0 && faccessat(d->fd, MARK, F_OK, 0) != 0)
-            MF_TRY(check_empty(d, error));
+        MF_TRY(check_directory(c, d, error));
     }
+    mf_output_close(c);
     return MF_OK;
 }
 

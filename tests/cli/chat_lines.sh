@@ -107,6 +107,20 @@ Not sent: the message contains a NUL byte."
 [ -f "$demo/tokenizer.json" ] || skip "models/demo is not there"
 thinking_model "$scratch/chat" deepseek_v31.jinja
 how="-n 12 --temp 0 --ctx 100 --quiet"
+# nor does one that is too much for the template end the chat
+{
+    head -c 20000000 /dev/zero | tr '\0' a
+    printf '\nhello\n'
+} >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$scratch/chat" $how
+expect_code 0
+expect_exact "$err" "moeflux: the message: a text of more than 1051776 bytes, the most that is taken here"
+cp "$out" "$scratch/answer"
+printf 'hello\n' >"$scratch/lines"
+# shellcheck disable=SC2086
+run_with "$scratch/lines" run "$scratch/chat" $how
+expect_same "$out" "$scratch/answer"
 long=$(printf 'word %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25)
 printf '%s\nhello\n' "$long $long $long $long" >"$scratch/lines"
 # shellcheck disable=SC2086

@@ -61,6 +61,14 @@ run convert --verify "$scratch/m" --json
 expect_code 0
 expect_exact "$out" '{"verified": true}'
 
+# what would do nothing then, as where OUT was forgotten, is refused
+for words in "--bits 4" "--layer-bits 0:4" "--check $demo/heldout.txt" "--split $scratch/x" "--trace $scratch/trace" \
+    "--packed-bits 4" --dry-run; do
+    # shellcheck disable=SC2086 # an option and its value
+    run convert --verify "$scratch/m" $words
+    expect_usage_error "convert: ${words%% *} needs OUT"
+done
+
 # damage is found
 printf x | dd of="$scratch/m/experts/layer_03.bin" bs=1 seek=500000 conv=notrunc 2>/dev/null
 run convert --verify "$scratch/m"
@@ -156,6 +164,37 @@ for words in "$scratch/none" "$scratch/./none"; do
     expect_error "$words: is named twice; each drive has a directory of its own"
     expect_true [ ! -e "$scratch/none" ]
 done
+# so is a folder that is not there to make one in, or not to be written in
+for option in --dry-run "--check $scratch/nothing" "--bits 2 --calibrate $scratch/nothing"; do
+    # shellcheck disable=SC2086 # an option and its value
+    run convert "$demo" "$scratch/no/out/" $option
+    expect_error "$scratch/no/out/: cannot make the directory: No such file or directory"
+    # shellcheck disable=SC2086
+    run convert "$demo" "$scratch/none" --split "$scratch/no/out" $option
+    expect_error "$scratch/no/out: cannot make the directory: No such file or directory"
+done
+# before the model is looked at
+run convert "$scratch" "$scratch/no/out"
+expect_error "$scratch/no/out: cannot make the directory: No such file or directory"
+run convert "$demo" "$demo/config.json/out" --dry-run
+expect_error "$demo/config.json/out: cannot open the directory: Not a directory"
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir "$scratch/locked"
+    chmod a-w "$scratch/locked"
+    run convert "$demo" "$scratch/locked" --dry-run
+    expect_error "$scratch/locked: cannot be written: Permission denied"
+    run convert "$demo" "$scratch/locked/out" --dry-run
+    expect_error "$scratch/locked/out: cannot make the directory: Permission denied"
+fi
+# but a drive's folder may be in the first
+run convert "$demo" "$scratch/outer" --split "$scratch/outer/inner" --verify
+expect_code 0
+(
+    cd "$scratch" || exit 1
+    "$MOEFLUX" convert "$demo" here --dry-run >"$out" 2>"$err"
+)
+code=$?
+expect_code 0
 # a text that cannot be read is known before anything is written
 run convert "$demo" "$scratch/none" --check "$scratch/nothing"
 expect_error "$scratch/nothing: cannot open: *"

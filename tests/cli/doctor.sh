@@ -118,7 +118,9 @@ sed 's/"name": "system", "value": "[^"]*"//' "$scratch/report.json" | grep -qw "
 cp "$scratch/report.json" "$scratch/first"
 run doctor --no-measure --report "$scratch/report.json"
 expect_code 1
-expect_exact "$err" "moeflux: $scratch/report.json: cannot be made: File exists"
+expect_error "$scratch/report.json: cannot be made: File exists"
+run doctor --no-measure --report "$scratch/no/report.json" # before anything is looked at
+expect_error "$scratch/no/report.json: cannot open: No such file or directory"
 expect_same "$scratch/report.json" "$scratch/first"
 run doctor "$scratch/nothing" --no-measure --report "$scratch/second"
 expect_code 1

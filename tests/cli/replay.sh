@@ -15,13 +15,23 @@ expect_glob "$out" "*8 layers of 32 experts, 4 a token; 40 tokens in 40 evaluati
 *slots policy*Belady*tokens/s*
 *4 next-use*64 next-use*256 next-use*4 lru*64 lru*256 lru*"
 expect_glob "$scratch/plot.svg" "<svg *<polyline *Belady*</svg>"
-# the names of eight lines lie within the picture
-run replay "$scratch/text" --policy next-use,lru,lfu,s3-fifo --predict off,auto --svg "$scratch/plot.svg"
+# of many lines each is drawn in a way of its own, by which its name in the legend goes; names lie within
+run replay "$scratch/text" --policy next-use,lru,lfu,s3-fifo,lru --predict off,auto,last-token,off --svg "$scratch/plot.svg"
 expect_code 0
+# styles TAG: how those elements are drawn
+styles() {
+    sed -n "s/^<$1 fill=\"none\" stroke-width=\"2\" \(stroke=\"[^\"]*\"\( stroke-dasharray=\"[^\"]*\"\)*\) .*/\1/p" "$scratch/plot.svg"
+}
+styles polyline | uniq >"$scratch/lines"
+styles line >"$scratch/names"
+expect_lines "$scratch/lines" 21
+expect_true [ "$(sort -u "$scratch/lines" | wc -l)" -eq 21 ]
+expect_true [ "$(head -1 "$scratch/lines")" = "$(tail -1 "$scratch/names")" ]
+expect_true [ "$(sed 1d "$scratch/lines")" = "$(sed \$d "$scratch/names")" ]
 sed -n '1s/.* width="\([0-9]*\)" height="\([0-9]*\)".*/\1 \2/p
-s/^<rect x="\([0-9.]*\)" y="\([0-9.]*\)" width="12".*/\1 \2/p' "$scratch/plot.svg" >"$scratch/places"
-expect_lines "$scratch/places" 9
-expect_true awk 'NR == 1 { w = $1; h = $2; next } $1 > w - 130 || $2 > h - 20 { exit 1 }' "$scratch/places"
+s/.*<text x="\([0-9.]*\)" y="\([0-9.]*\)">[a-z0-9-]*, .*/\1 \2/p' "$scratch/plot.svg" >"$scratch/places"
+expect_lines "$scratch/places" 21
+expect_true awk 'NR == 1 { w = $1; h = $2; next } $1 > w - 110 || $2 > h - 10 { exit 1 }' "$scratch/places"
 
 # as many hits as the engine counted
 run run "$demo" -p "Once upon a time" -n 12 --temp 0 --expert-cache 2M --prefill-chunk 1 --quiet \
@@ -64,6 +74,15 @@ if [ -z "${SANITIZE:-}" ]; then
     expect_true [ "$(json "$scratch/next-use" expert_hits)" -gt "$(json "$scratch/lfu" expert_hits)" ]
 fi
 
+# what cannot be is known before the trace is looked at
+run replay "$scratch/none" --slots 4 --ram 1G
+expect_usage_error "replay: --slots and --ram exclude each other"
+run replay "$scratch/none" --predict off,never
+expect_usage_error "--predict: 'never' is not known"
+run replay "$scratch/none" --svg "$scratch"
+expect_error "$scratch: cannot open: Is a directory"
+run replay "$scratch/none" --svg "$scratch/no/plot.svg"
+expect_error "$scratch/no/plot.svg: cannot open: No such file or directory"
 run replay "$scratch/text" --ram 1M
 expect_error "* expert slots, expected at least the 4 of one token and layer: *"
 run replay "$demo/config.json"

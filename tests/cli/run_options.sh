@@ -218,4 +218,10 @@ run run "$model" --raw -p x -n 1 --experts-per-token 17
 expect_error "*"
 run run "$model" --raw -p x -n 2 --verbose
 expect_code 0
+
+# where figures cannot be written is known before the model is looked at
+run run "$scratch/none" -p x --stats=json:"$scratch/no/stats"
+expect_error "$scratch/no/stats: cannot open: No such file or directory"
+run run "$scratch/none" -p x --stats=json:"$scratch"
+expect_error "$scratch: cannot open: Is a directory"
 finish

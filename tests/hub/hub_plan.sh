@@ -34,6 +34,24 @@ expect_true [ ! -e "$cache" ]
 expect_true [ "$(n_requests 'safetensors .*all')" -eq 0 ]
 expect_true [ "$(n_requests '^store .*safetensors bytes=0-262143')" -eq "$(ls "$model"/*.safetensors | wc -l)" ]
 
+# Ctrl-C ends it, whatever models are still to come, and leaves nothing behind
+fault 503 1000 /store/
+for words in "plan org/tiny org/tiny" "pull org/tiny" "pull org/tiny --dry-run"; do
+    # shellcheck disable=SC2086
+    "$MOEFLUX" $words >"$out" 2>"$err" </dev/null &
+    pid=$!
+    wait_for grep -q "tried again" "$err"
+    kill -INT $pid
+    wait $pid
+    code=$? last="$words, interrupted"
+    expect_code 130
+    expect_empty "$out"
+    expect_glob "$err" "*moeflux: org/tiny: interrupted*"
+    expect_true [ "$(grep -c "org/tiny: " "$err")" -eq 1 ]
+    expect_true [ -z "$(ls "$TMPDIR")" ]
+done
+fault
+
 # what is there and not run is named, in all commands alike
 sees=$SOURCE/tests/model/data/glm4v_moe_bf16
 publish org/sees "$sees"

@@ -2,6 +2,8 @@
 """Models and sessions: what they hold, what they refuse, who may use and close them when."""
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -136,6 +138,39 @@ class Holding(ModelTest):
         with self.assertRaises(TypeError):
             moeflux.inspect(DEMO, memory=1)  # type: ignore[call-arg]
 
+    def test_what_c_would_misread_is_refused(self) -> None:
+        """Text that ends in the middle, digits and bytes for ids, numbers that do not fit."""
+        model: Any = self.model
+        session = model.session()
+        calls: list[Any] = [
+            lambda: open_model(DEMO + "\0x"),
+            lambda: open_model("\ud800"),
+            lambda: open_model(device="cpu\0x"),
+            lambda: moeflux.Store("/nonexistent\0x"),
+            lambda: model.generate(ONCE, stop="a\0b"),
+            lambda: model.generate(ONCE, stop=[5]),
+            lambda: model.generate(ONCE, stop="\ud800"),
+            lambda: model.generate(ONCE, dry_breakers=["a\0b"]),
+            lambda: model.generate(ONCE, logit_bias={2**40: 1.0}),
+            lambda: model.generate(ONCE, logit_bias={"a": 1.0}),
+            lambda: model.generate(b"Once"),
+            lambda: model.generate([1.5]),
+            lambda: session.generate(["1"]),
+            lambda: session.eval("12"),
+            lambda: session.truncate(-1),
+            lambda: session.restore(2**70),
+            lambda: model.tokenizer.decode("12"),
+            lambda: model.grammar(json_object=True).guide().begin_after("a\0b"),
+        ]
+        for i, call in enumerate(calls):
+            with self.subTest(i), self.assertRaises(moeflux.ArgumentError):
+                call()
+        self.assertEqual(session.position, 0)
+        with self.assertRaises(moeflux.FormatError):  # which nothing satisfies
+            model.generate(ONCE, json_schema=False)
+        model.generate(ONCE, json_object=False, stop=None, max_tokens=1)
+        open_model(predict_depth=2).close()
+
     def test_what_it_is(self) -> None:
         info = moeflux.inspect(DEMO, ram_bytes=RAM, n_threads=1, kv_type="bf16")
         self.assertIn(info.family, program("info", DEMO, "--ram", RAM))
@@ -256,6 +291,84 @@ class Closing(unittest.TestCase):
             self.assertIsNotNone(guide.mask(5000))
             del stream, guide
             gc.collect()
+
+    def test_dropped_in_a_cycle(self) -> None:
+        """The collector finalizes what is in it in any order: an engine not before its sessions."""
+        for _ in range(4):
+            model = open_model(n_sessions=2)
+            with tempfile.TemporaryDirectory() as folder:
+                model.set_store(moeflux.Store(folder))
+            session = model.session()
+            session.eval([1, 2, 3])
+            guide = model.grammar(json_object=True).guide()
+            held: list[object] = [model, session, guide, moeflux.Sampler(9, None, model.tokenizer)]
+            held.append(held)
+            del model, session, guide, held
+            gc.collect()
+
+    def test_left_to_the_end_of_the_process(self) -> None:
+        lines = [
+            "import moeflux, threading, time",
+            f"model = moeflux.Model({DEMO!r}, ram_bytes={RAM!r}, n_sessions=3, device='cpu')",
+            "held = [model, model.session(), model.stream('Once', max_tokens=9)]",
+            "next(held[2])",
+            "held.append(held)",
+        ]
+        busy = [
+            "loop = lambda: [model.generate('Once', max_tokens=200) for _ in range(99)]",
+            "threading.Thread(target=loop, daemon=True).start()",
+            "time.sleep(0.05)",
+        ]
+        for whole in (lines, lines + busy):
+            done = subprocess.run([sys.executable, "-c", "\n".join(whole)], capture_output=True)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_a_stream_that_is_left_gives_its_session_back(self) -> None:
+        """At once, and not when the collector comes."""
+        gc.disable()
+        self.addCleanup(gc.enable)
+        with open_model(n_sessions=1) as model:
+            stream = model.stream(ONCE, max_tokens=9)
+            del stream
+            for _ in model.stream(ONCE, max_tokens=9):
+                break
+            stream = model.stream(ONCE, max_tokens=9)
+            next(stream)
+            del stream
+            model.generate(ONCE, max_tokens=1)
+
+    def test_what_failed_holds_no_session(self) -> None:
+        with open_model(n_sessions=1) as model:
+            try:
+                model.stream([10**6])
+            except moeflux.ArgumentError as error:  # is there, and its frames
+                model.generate(ONCE, max_tokens=1)
+                self.assertIn("outside the vocabulary", str(error))
+
+    def test_a_stream_is_one_threads(self) -> None:
+        with open_model() as model, model.session() as session:
+            stream = session.stream([1] * 4000, max_tokens=2)
+            caught: list[moeflux.MoefluxError] = []
+
+            def read() -> None:
+                try:
+                    next(stream)
+                except moeflux.MoefluxError as error:
+                    caught.append(error)
+
+            thread = threading.Thread(target=read)
+            thread.start()
+            with self.assertRaisesRegex(moeflux.StateError, "session is being used"):
+                while thread.is_alive():
+                    session.marks
+            for call in (stream.__next__, stream.close):
+                with self.assertRaisesRegex(moeflux.StateError, "stream is being used"):
+                    call()
+            while thread.is_alive():  # once may be between two chunks
+                session.cancel()
+                thread.join(0.01)
+            self.assertEqual([type(e) for e in caught], [moeflux.CancelledError])
+            stream.close()
 
     def test_a_model_closed_under_a_stream_raises_in_it(self) -> None:
         model = open_model()

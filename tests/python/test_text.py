@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Answers: texts, conversations, grammars, calls, streams; held against the program."""
 import asyncio
-import gc
 import json
 import unittest
 from typing import Any
@@ -90,6 +89,55 @@ class Text(ModelTest):
                 self.model.generate(ONCE, **options)
         with self.assertRaisesRegex(TypeError, "did you mean 'n_threads'"):
             open_model(nthreads=2)
+
+    def test_the_last_token_of_an_answer_is_not_lost(self) -> None:
+        """Nobody has evaluated it: what comes behind it begins with it, and nothing else does."""
+        prompt = self.model.tokenizer.prompt(ONCE)
+
+        def held(session: moeflux.Session) -> list[int]:
+            session.generate([1, 2], max_tokens=1, **GREEDY)
+            return session.tokens
+
+        with self.model.session() as session:
+            said = session.generate(ONCE, max_tokens=5, **GREEDY).tokens
+            with session.fork() as fork:
+                self.assertEqual(held(fork), [*prompt, *said, 1, 2])
+            session.truncate(len(session))
+            self.assertEqual(held(session), [*prompt, *said, 1, 2])
+            session.clear()
+            stream = session.stream(ONCE, max_tokens=5, **GREEDY)
+            for _ in range(2):
+                next(stream)
+            stream.close()
+            said = stream.reply.tokens
+            self.assertEqual(held(session), [*prompt, *said, 1, 2])
+            # of another sequence of as many tokens none is left
+            for _ in range(2):
+                n, snapshot = len(session), session.save()
+                session.clear()
+                session.eval([5] * n)
+                self.assertEqual(held(session), [5] * n + [1, 2])
+                session.generate([3], max_tokens=1, **GREEDY)
+                session.load(snapshot)
+                session.sync([6] * len(session))
+                self.assertEqual(held(session), [6] * n + [1, 2])
+
+    def test_of_several_answers_one_may_fail(self) -> None:
+        """Wherever it stands, and however many are evaluated with it."""
+        n_most = self.model.info.n_context_tokens
+        prompts: Any = [ONCE, [10**6], "Two", [1] * (n_most + 1)]
+        held = [self.model.session() for _ in range(3)]
+        for _ in range(2):
+            replies = self.model.generate_batch(prompts, max_tokens=2, **GREEDY)
+            self.assertEqual(
+                [(r.finish_reason, type(r.error).__name__) for r in replies],
+                [("length", "NoneType"), ("error", "ArgumentError")]
+                + [("length", "NoneType"), ("error", "ContextError")],
+            )
+            for session in held:
+                session.close()
+        with self.assertRaises(moeflux.ContextError):
+            self.model.generate_batch(prompts[3:], max_tokens=2, **GREEDY)
 
     def test_stop_texts_end_it_and_are_not_given_out(self) -> None:
         whole = self.model.generate(ONCE, max_tokens=60, **GREEDY).content
@@ -210,6 +258,8 @@ class Calls(ModelTest):
             self.assertLessEqual({"a"}, set(reply.tool_calls[0].parsed()))
         with self.assertRaises(moeflux.ArgumentError):
             self.model.chat(self.messages, [NOON], tool_choice="midnight")
+        with self.assertRaisesRegex(moeflux.ArgumentError, "there are no tools"):
+            self.model.chat(self.messages, tool_choice="required")
 
 
 class Async(unittest.TestCase):
@@ -253,7 +303,8 @@ class Async(unittest.TestCase):
             await stream.aclose()
             stream = await served.stream(ONCE, max_tokens=3000)
             del stream
-            gc.collect()
+            async for _ in await served.stream(ONCE, max_tokens=3000):
+                break
         self.assertEqual((await served.generate(ONCE, max_tokens=3)).finish_reason, "length")
         slow = await served.stream(ONCE, max_tokens=400)  # nobody reads it for a while
         others = await asyncio.gather(*[served.generate(ONCE, max_tokens=90) for _ in range(6)])
