@@ -657,6 +657,8 @@ STATEMENTS = [
     "{% for i in l %}{{ loop.cycle('a', 'b') }}{% endfor %}", "{% for i in [1, 1, 2] %}{{ loop.changed(i) }}{% endfor %}",
     "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "{% for k, v in d|items %}{{ k }}={{ v }};{% endfor %}",
     "{% for k in d %}{{ k }}{% endfor %}", "{% for k, v in d|dictsort %}{{ k }}{{ v }}{% endfor %}", "{% for c in s %}{{ c }}.{% endfor %}",
+    "{% for i in l %}{{ i }}{% break %}{% else %}none came to its end{% endfor %}", "{% for i in l %}{% continue %}{% else %}no{% endfor %}",
+    "{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% else %}no{% endfor %}", "{% for i in l %}{% if i == 3 %}{% continue %}{% endif %}{% else %}no{% endfor %}",
     "{% for i in l if i > 1 %}{{ i }}{{ loop.length }}{% else %}no{% endfor %}", "{% for i in l if i > 9 %}{{ i }}{% else %}no{% endfor %}",
     "{% for i in range(3) %}{% for k in range(2) %}{{ loop.index }}{{ i }}{{ loop.depth }} {% endfor %}{% endfor %}",
     "{% for i in l %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% endfor %}",
