@@ -640,6 +640,25 @@ joiner(', ')()
 'ΑΣ'|lower
 'ΑΣ Σ'.lower()
 'ǆ'.title() + 'ǆ'.upper()
+'Größe ΣΑΣ İﬁ ᾳ'.casefold()
+m|sort(attribute='none of these')|length
+[none, none]|sort
+[{'a': 1}, {'a': 1}]|sort
+[none, 1]|sort
+m|sort(attribute=5)|length
+{'a': none, 'b': none}|dictsort(by='value')
+[none, none]|groupby('x')
+big|float
+big|float('x')
+s|truncate(9223372036854775807)
+s|truncate(9223372036854775807, true, '', -5)
+s|truncate(5, true, '', -9223372036854775807)
+s.rjust(2, 'ab')
+s.center(20, '')
+s.ljust(20, 'ß')
+ls|sum(start='')
+el|sum(start='x')
+[[1], [2]]|sum(start=[])
 """.strip().split("\n")
 
 # Whole templates, with VARIABLES.

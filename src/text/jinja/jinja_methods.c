@@ -25,6 +25,15 @@ static mf_jval method_cased(mf_jrun *j, const mf_jcall *call)
     return mf_j_cased(j, self_string(call), call->variant);
 }
 
+static mf_jval method_casefold(mf_jrun *j, const mf_jcall *call)
+{
+    const mf_jstr *s = self_string(call);
+    mf_jtext text = {.run = j};
+    for (size_t at = 0; at < s->n_bytes && mf_j_ok(j);)
+        mf_j_put_folded(&text, mf_j_next_char(s, &at));
+    return mf_j_derived(&text, s);
+}
+
 static mf_jval method_capitalize(mf_jrun *j, const mf_jcall *call)
 {
     return mf_j_capitalized(j, self_string(call));
@@ -242,6 +251,8 @@ static mf_jval method_pad(mf_jrun *j, const mf_jcall *call)
     int64_t width, n = mf_j_length(j, call->self);
     if (!mf_j_want_int(j, call->arg[0], "a width", &width))
         return mf_j_undefined(NULL);
+    if (fill != NULL && n_chars(j, fill, fill->n_bytes) != 1)
+        return mf_j_fail(j, MF_ERR_ARGUMENT, "the fill character must be one character");
     int64_t n_more = width > n ? width - n : 0;
     if (call->variant == 'c')
         return mf_j_centered(j, s, width, fill);
@@ -276,7 +287,7 @@ const mf_jbuiltin mf_j_string_methods[] = {
     {"rstrip", "chars", method_strip, MF_J_STRIP_RIGHT},
     {"upper", "", method_cased, MF_J_UPPER},
     {"lower", "", method_cased, MF_J_LOWER},
-    {"casefold", "", method_cased, MF_J_LOWER},
+    {"casefold", "", method_casefold, 0},
     {"capitalize", "", method_capitalize, 0},
     {"title", "", method_title, 0},
     {"swapcase", "", method_title, 1},

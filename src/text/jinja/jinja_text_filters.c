@@ -176,17 +176,18 @@ static mf_jval filter_truncate(mf_jrun *j, const mf_jcall *call)
     static const mf_jstr dots = {.text = "...", .n_bytes = 3};
     const mf_jstr *s;
     const mf_jstr *end = call->arg[2].kind == MF_J_STRING ? call->arg[2].as.string : &dots;
-    int64_t length = 255, leeway = 5;
+    int64_t length = 255, leeway = 5, most;
     if ((mf_j_given(call->arg[0]) && !mf_j_want_int(j, call->arg[0], "truncate", &length)) ||
         (mf_j_given(call->arg[3]) && !mf_j_want_int(j, call->arg[3], "truncate", &leeway)))
         return mf_j_undefined(NULL);
     const mf_jval whole = call->self;
     const mf_jval tail = {.kind = MF_J_STRING, .as.string = end};
-    int64_t n_end = mf_j_length(j, tail);
-    if (mf_j_length(j, whole) <= length + leeway || length < n_end)
-        return length < n_end ? mf_j_fail(j, MF_ERR_ARGUMENT, "truncate: expected length >= %lld",
-                                          (long long)n_end)
-                              : whole;
+    int64_t n_end = mf_j_length(j, tail), n_whole = mf_j_length(j, whole);
+    if (length < n_end || leeway < 0)
+        return mf_j_fail(j, MF_ERR_ARGUMENT, "truncate: expected length >= %lld and leeway >= 0",
+                         (long long)n_end);
+    if (__builtin_add_overflow(length, leeway, &most) || n_whole <= most)
+        return whole;
     s = mf_j_want_string(j, whole, "truncate");
     const mf_jstr *start = beginning(j, s, length - n_end);
     mf_jtext text = {.run = j};
@@ -302,6 +303,10 @@ static mf_jval filter_float(mf_jrun *j, const mf_jcall *call)
     double real;
     if (call->self.kind == MF_J_UNDEFINED)
         return mf_j_fail_type(j, "float", call->self);
+    if (call->self.kind == MF_J_BIG)
+        return mf_j_parse_float(call->self.as.string, &real)
+                   ? mf_j_float(real)
+                   : mf_j_fail(j, MF_ERR_UNSUPPORTED, "an integer too large for a float");
     if (mf_j_as_float(call->self, &real) ||
         (call->self.kind == MF_J_STRING && mf_j_parse_float(call->self.as.string, &real)))
         return mf_j_float(real);
