@@ -659,6 +659,12 @@ s.ljust(20, 'ß')
 ls|sum(start='')
 el|sum(start='x')
 [[1], [2]]|sum(start=[])
+'x</think>y'.rsplit('</think>', 1)
+'</think>y'.rpartition('</think>')
+'a---c--'.rsplit('---') + 'a----c'.rsplit('--')
+'--a----b'.rsplit('--', 2)
+'aXbXc'.rfind('bXc') ~ 'aaa'.rfind('aa') ~ 'ab'.rfind('abc') ~ 'äöäö'.rfind('äö') ~ ''.rfind('a')
+'aaa'.rsplit('aa') + 'aaa'.split('aa')
 """.strip().split("\n")
 
 # Whole templates, with VARIABLES.

@@ -126,21 +126,14 @@ static int64_t n_chars(mf_jrun *j, const mf_jstr *s, size_t n_bytes)
 }
 
 /* Where a string is in another one, in bytes; SIZE_MAX: nowhere. */
-static size_t find_in(const mf_jstr *s, const mf_jstr *word, bool is_last)
+static size_t find_in(mf_jrun *j, const mf_jstr *s, const mf_jstr *word, bool is_last)
 {
-    size_t found = SIZE_MAX;
     if (word->n_bytes == 0)
         return is_last ? s->n_bytes : 0;
-    for (size_t at = 0; at + word->n_bytes <= s->n_bytes;) {
-        const char *p = memmem(s->text + at, s->n_bytes - at, word->text, word->n_bytes);
-        if (p == NULL)
-            break;
-        found = (size_t)(p - s->text);
-        if (!is_last)
-            break;
-        at = found + 1;
-    }
-    return found;
+    if (is_last)
+        return mf_j_find_last(j, s, s->n_bytes, word);
+    const char *p = memmem(s->text, s->n_bytes, word->text, word->n_bytes);
+    return p == NULL ? SIZE_MAX : (size_t)(p - s->text);
 }
 
 enum { FIND_LAST = 1, FIND_MUST = 2 };
@@ -153,7 +146,7 @@ static mf_jval method_find(mf_jrun *j, const mf_jcall *call)
     mf_j_spend(j, self_string(call)->n_bytes / 16);
     size_t found = SIZE_MAX;
     if (mf_j_ok(j) && offset <= mf_j_length(j, call->self))
-        found = find_in(part.as.string, word, (call->variant & FIND_LAST) != 0);
+        found = find_in(j, part.as.string, word, (call->variant & FIND_LAST) != 0);
     if (found != SIZE_MAX && mf_j_ok(j))
         return mf_j_int(offset + n_chars(j, part.as.string, found));
     if ((call->variant & FIND_MUST) != 0)

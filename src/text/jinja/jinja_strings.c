@@ -96,6 +96,20 @@ mf_jval mf_j_replace(mf_jrun *j, const mf_jstr *s, const mf_jstr *old, const mf_
     return mf_j_take_text(&text);
 }
 
+size_t mf_j_find_last(mf_jrun *j, const mf_jstr *s, size_t end, const mf_jstr *word)
+{
+    const size_t n = word->n_bytes;
+    for (size_t at = end < n ? 0 : end - n + 1; at-- > 0;) {
+        if (s->text[at] != word->text[0] || s->text[at + n - 1] != word->text[n - 1])
+            continue;
+        if (!mf_j_spend(j, n / 64)) /* of words that nearly are there, each may be compared whole */
+            break;
+        if (memcmp(s->text + at, word->text, n) == 0)
+            return at;
+    }
+    return SIZE_MAX;
+}
+
 mf_jval mf_j_split_lines(mf_jrun *j, const mf_jstr *s, bool keeps_ends)
 {
     mf_jval lines = mf_j_list(j, MF_J_PLAIN);
