@@ -19,13 +19,14 @@ static mf_jval lacking_item(mf_jrun *j, mf_jval whole, mf_jval key)
 /* ------------------------------------------------------------------------------------- items -- */
 
 /* The byte at which a string's character `index` begins; n_bytes: behind the last. */
-static size_t byte_of(const mf_jstr *s, int64_t index)
+static size_t byte_of(mf_jrun *j, const mf_jstr *s, int64_t index)
 {
     size_t at = 0;
     while (at < s->n_bytes && (index > 0 || ((unsigned char)s->text[at] & 0xC0) == 0x80)) {
         at++;
         index -= at < s->n_bytes ? ((unsigned char)s->text[at] & 0xC0) != 0x80 : 1;
     }
+    mf_j_spend(j, MF_J_WALKED(at));
     return at;
 }
 
@@ -36,7 +37,7 @@ static mf_jval character(mf_jrun *j, mf_jval whole, int64_t index)
     index += index < 0 ? n : 0;
     if (index < 0 || index >= n)
         return mf_j_undefined(NULL);
-    size_t start = byte_of(s, index), end = start + 1;
+    size_t start = byte_of(j, s, index), end = start + 1;
     while (end < s->n_bytes && ((unsigned char)s->text[end] & 0xC0) == 0x80)
         end++;
     return mf_j_part(j, s, start, end);
@@ -196,7 +197,7 @@ static mf_jval slice_string(mf_jrun *j, const mf_jstr *s, const slice *part)
     if (part->n == 0)
         return mf_j_part(j, s, 0, 0);
     if (part->step == 1)
-        return mf_j_part(j, s, byte_of(s, part->start), byte_of(s, part->stop));
+        return mf_j_part(j, s, byte_of(j, s, part->start), byte_of(j, s, part->stop));
     mf_jval whole = {.kind = MF_J_STRING, .as.string = s};
     const mf_jlist *characters = mf_j_items(j, whole);
     mf_jtext text = {.run = j};

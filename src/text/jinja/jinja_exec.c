@@ -17,7 +17,7 @@ mf_jscope *mf_j_scope(mf_jrun *j, mf_jscope *parent)
 
 void mf_j_bind(mf_jrun *j, mf_jscope *scope, const mf_jstr *name, mf_jval value)
 {
-    if (scope == NULL || !mf_j_spend(j, 1))
+    if (scope == NULL || !mf_j_spend(j, 1 + MF_J_LOOKED_UP(scope->n_bindings)))
         return;
     for (size_t i = 0; i < scope->n_bindings; i++) {
         const mf_jstr *other = scope->bindings[i].name;

@@ -96,12 +96,14 @@ static mf_jval method_affix(mf_jrun *j, const mf_jcall *call)
     if (!mf_j_ok(j) || offset > mf_j_length(j, call->self))
         return mf_j_bool(false);
     mf_jval given = call->arg[0];
+    mf_j_spend(j, MF_J_COMPARED(part.as.string->n_bytes));
     if (given.kind == MF_J_STRING)
         return mf_j_bool(has_affix(part.as.string, given.as.string, call->variant != 0));
     if (!mf_j_is_tuple(given))
         return mf_j_fail_type(j, "startswith or endswith", given);
     for (size_t i = 0; i < given.as.list->n_items && mf_j_ok(j); i++) {
         const mf_jstr *one = mf_j_want_string(j, given.as.list->items[i], "startswith");
+        mf_j_spend(j, 1 + MF_J_COMPARED(one->n_bytes));
         if (mf_j_ok(j) && has_affix(part.as.string, one, call->variant != 0))
             return mf_j_bool(true);
     }
@@ -113,6 +115,7 @@ static mf_jval method_remove(mf_jrun *j, const mf_jcall *call)
 {
     const mf_jstr *s = self_string(call);
     const mf_jstr *affix = mf_j_want_string(j, call->arg[0], "removeprefix or removesuffix");
+    mf_j_spend(j, MF_J_COMPARED(affix->n_bytes));
     if (!has_affix(s, affix, call->variant != 0))
         return call->self;
     return call->variant != 0 ? mf_j_part(j, s, 0, s->n_bytes - affix->n_bytes)
@@ -143,7 +146,7 @@ static mf_jval method_find(mf_jrun *j, const mf_jcall *call)
     const mf_jstr *word = mf_j_want_string(j, call->arg[0], "find");
     int64_t offset = 0;
     mf_jval part = window(j, call, 1, &offset);
-    mf_j_spend(j, self_string(call)->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(self_string(call)->n_bytes));
     size_t found = SIZE_MAX;
     if (mf_j_ok(j) && offset <= mf_j_length(j, call->self))
         found = find_in(j, part.as.string, word, (call->variant & FIND_LAST) != 0);
@@ -164,7 +167,7 @@ static mf_jval method_count(mf_jrun *j, const mf_jcall *call)
     const mf_jstr *s = part.as.string;
     if (word->n_bytes == 0)
         return mf_j_int(mf_j_length(j, part) + 1);
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(s->n_bytes));
     for (size_t at = 0; at + word->n_bytes <= s->n_bytes; n++) {
         const char *p = memmem(s->text + at, s->n_bytes - at, word->text, word->n_bytes);
         if (p == NULL)
@@ -226,7 +229,7 @@ static mf_jval method_is(mf_jrun *j, const mf_jcall *call)
     static const mf_jstr lower = {.text = "lower", .n_bytes = 5};
     const mf_jarguments none = {.plain = mf_j_list(j, MF_J_PLAIN)};
     const mf_jstr *s = self_string(call);
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_LOOKED_UP(s->n_bytes));
     if (call->variant == 'U' || call->variant == 'L')
         return mf_j_bool(
             mf_j_apply_test(j, call->variant == 'U' ? &upper : &lower, call->self, &none));

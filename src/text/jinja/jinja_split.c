@@ -107,7 +107,7 @@ static mf_jval method_split(mf_jrun *j, const mf_jcall *call)
     if (call->arg[1].kind != MF_J_MISSING && !mf_j_want_int(j, call->arg[1], "split", &n_most))
         return list;
     n_most = n_most < 0 ? -1 : n_most;
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(s->n_bytes));
     if (!mf_j_given(call->arg[0])) {
         (call->variant != 0 ? split_blanks_right : split_blanks)(j, list, s, n_most);
         return list;

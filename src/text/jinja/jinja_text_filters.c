@@ -145,7 +145,7 @@ static mf_jval filter_wordcount(mf_jrun *j, const mf_jcall *call)
     const mf_jstr *s = text_of(j, call->self);
     int64_t n = 0;
     bool is_inside = false;
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(s->n_bytes));
     for (size_t at = 0; at < s->n_bytes;) {
         uint32_t c = mf_j_next_char(s, &at);
         bool is_word = c == '_' || mf_j_is_alpha(c) || mf_j_is_numeric(c);
@@ -283,6 +283,8 @@ static mf_jval filter_int(mf_jrun *j, const mf_jcall *call)
         return mf_j_undefined(NULL);
     if (value.kind == MF_J_UNDEFINED)
         return mf_j_fail_type(j, "int", value);
+    if (value.kind == MF_J_STRING)
+        mf_j_spend(j, MF_J_WALKED(value.as.string->n_bytes));
     if (value.kind == MF_J_STRING && mf_j_parse_int(value.as.string, (int)base, &n))
         return mf_j_int(n);
     if (mf_j_as_int(value, &n))
@@ -303,6 +305,8 @@ static mf_jval filter_float(mf_jrun *j, const mf_jcall *call)
     double real;
     if (call->self.kind == MF_J_UNDEFINED)
         return mf_j_fail_type(j, "float", call->self);
+    if (call->self.kind == MF_J_STRING)
+        mf_j_spend(j, MF_J_WALKED(call->self.as.string->n_bytes));
     if (call->self.kind == MF_J_BIG)
         return mf_j_parse_float(call->self.as.string, &real)
                    ? mf_j_float(real)
