@@ -174,6 +174,8 @@ static void check_limits(void)
         {"{{ [0] * 1000000000000 }}", "too", {0}},
         {"{{ 2 ** 1000 }}", "more than 64 bits", {0}},
         {"{{ (-9223372036854775807 - 1) // -1 }}", "more than 64 bits", {0}},
+        {"{{ range(0, 9, 2)[::9223372036854775807] }}", "more than 64 bits", {0}},
+        {"{{ range(0, 9223372036854775807, 9223372036854775806)[:] }}", "more than 64 bits", {0}},
         {"{{ 99999999999999999999 }}", "more than 64 bits", {0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -208,6 +208,18 @@ static mf_jval slice_string(mf_jrun *j, const mf_jstr *s, const slice *part)
     return mf_j_take_text(&text);
 }
 
+/* What the part of a range is a range of. */
+static void slice_range(mf_jrun *j, const mf_jlist *from, const slice *part, mf_jlist *out)
+{
+    int64_t start, stop;
+    if (__builtin_mul_overflow(part->start, from->step, &start) ||
+        __builtin_add_overflow(start, from->start, &out->start) ||
+        __builtin_mul_overflow(part->stop, from->step, &stop) ||
+        __builtin_add_overflow(stop, from->start, &out->stop) ||
+        __builtin_mul_overflow(part->step, from->step, &out->step))
+        mf_j_fail(j, MF_ERR_UNSUPPORTED, "an integer of more than 64 bits");
+}
+
 mf_jval mf_j_get_slice(mf_jrun *j, mf_jval whole, const mf_jval bounds[3])
 {
     slice part;
@@ -228,11 +240,8 @@ mf_jval mf_j_get_slice(mf_jrun *j, mf_jval whole, const mf_jval bounds[3])
     mf_jval list = mf_j_list(j, mf_j_is_tuple(whole) ? MF_J_TUPLE : from->flavour);
     for (size_t i = 0; i < part.n && mf_j_ok(j); i++)
         mf_j_push(j, list, from->items[part.start + (int64_t)i * part.step]);
-    if (from->flavour == MF_J_RANGE && mf_j_ok(j)) {
-        list.as.list->start = from->start + part.start * from->step;
-        list.as.list->stop = from->start + part.stop * from->step;
-        list.as.list->step = from->step * part.step;
-    }
+    if (from->flavour == MF_J_RANGE && mf_j_ok(j))
+        slice_range(j, from, &part, list.as.list);
     return list;
 }
 
