@@ -640,6 +640,31 @@ joiner(', ')()
 'ΑΣ'|lower
 'ΑΣ Σ'.lower()
 'ǆ'.title() + 'ǆ'.upper()
+'Größe ΣΑΣ İﬁ ᾳ'.casefold()
+m|sort(attribute='none of these')|length
+[none, none]|sort
+[{'a': 1}, {'a': 1}]|sort
+[none, 1]|sort
+m|sort(attribute=5)|length
+{'a': none, 'b': none}|dictsort(by='value')
+[none, none]|groupby('x')
+big|float
+big|float('x')
+s|truncate(9223372036854775807)
+s|truncate(9223372036854775807, true, '', -5)
+s|truncate(5, true, '', -9223372036854775807)
+s.rjust(2, 'ab')
+s.center(20, '')
+s.ljust(20, 'ß')
+ls|sum(start='')
+el|sum(start='x')
+[[1], [2]]|sum(start=[])
+'x</think>y'.rsplit('</think>', 1)
+'</think>y'.rpartition('</think>')
+'a---c--'.rsplit('---') + 'a----c'.rsplit('--')
+'--a----b'.rsplit('--', 2)
+'aXbXc'.rfind('bXc') ~ 'aaa'.rfind('aa') ~ 'ab'.rfind('abc') ~ 'äöäö'.rfind('äö') ~ ''.rfind('a')
+'aaa'.rsplit('aa') + 'aaa'.split('aa')
 """.strip().split("\n")
 
 # Whole templates, with VARIABLES.
@@ -657,6 +682,8 @@ STATEMENTS = [
     "{% for i in l %}{{ loop.cycle('a', 'b') }}{% endfor %}", "{% for i in [1, 1, 2] %}{{ loop.changed(i) }}{% endfor %}",
     "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "{% for k, v in d|items %}{{ k }}={{ v }};{% endfor %}",
     "{% for k in d %}{{ k }}{% endfor %}", "{% for k, v in d|dictsort %}{{ k }}{{ v }}{% endfor %}", "{% for c in s %}{{ c }}.{% endfor %}",
+    "{% for i in l %}{{ i }}{% break %}{% else %}none came to its end{% endfor %}", "{% for i in l %}{% continue %}{% else %}no{% endfor %}",
+    "{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% else %}no{% endfor %}", "{% for i in l %}{% if i == 3 %}{% continue %}{% endif %}{% else %}no{% endfor %}",
     "{% for i in l if i > 1 %}{{ i }}{{ loop.length }}{% else %}no{% endfor %}", "{% for i in l if i > 9 %}{{ i }}{% else %}no{% endfor %}",
     "{% for i in range(3) %}{% for k in range(2) %}{{ loop.index }}{{ i }}{{ loop.depth }} {% endfor %}{% endfor %}",
     "{% for i in l %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% endfor %}",

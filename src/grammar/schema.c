@@ -336,8 +336,8 @@ static unsigned types_meant(yyjson_val *schema)
 
 static unsigned types_of_all(mf_schema_reader *s, const mf_conjunction *c)
 {
-    unsigned types = IS_ANYTHING;
-    bool has_type = false;
+    unsigned types = c->is_name ? IS_STRING : IS_ANYTHING;
+    bool has_type = c->is_name;
     for (size_t i = 0; i < c->n; i++) {
         has_type = has_type || yyjson_obj_get(c->parts[i].schema, "type") != NULL;
         types &= types_of(s, c->parts[i].schema);
@@ -392,7 +392,7 @@ static bool is_among(mf_schema_reader *s, yyjson_val *schema, yyjson_val *v)
 static mf_expr add_constant(mf_schema_reader *s, const mf_conjunction *c, yyjson_val *v,
                             mf_expr all)
 {
-    unsigned types = IS_ANYTHING;
+    unsigned types = c->is_name ? IS_STRING : IS_ANYTHING;
     for (size_t i = 0; i < c->n; i++) {
         types &= types_of(s, c->parts[i].schema);
         if (!is_among(s, c->parts[i].schema, v))
@@ -524,7 +524,7 @@ static mf_expr read_flat(mf_schema_reader *s, mf_conjunction *c)
         if (yyjson_obj_get(c->parts[i].schema, "enum") != NULL)
             return read_constants(s, c, c->parts[i].schema);
     static const char *const nothing[] = {"$ref", "allOf", "anyOf", "oneOf", NULL};
-    bool says_more = false;
+    bool says_more = c->is_name;
     for (size_t i = 0; i < c->n; i++)
         says_more = says_more || mf_schema_says_more(c->parts[i].schema, nothing);
     return says_more ? read_types(s, c) : mf_json_any_value(s->rules);
@@ -544,7 +544,8 @@ static mf_expr read_value(mf_schema_reader *s, const mf_conjunction *c)
 {
     mf_conjunction flat = *c;
     yyjson_val *ref = said_alone(c, "$ref"), *all = said_alone(c, "allOf");
-    if (ref != NULL && mf_schema_check_keywords(s, c->parts[0].schema)) {
+    /* a rule is for values of all kinds: of a name what is referred to is read anew */
+    if (ref != NULL && !c->is_name && mf_schema_check_keywords(s, c->parts[0].schema)) {
         yyjson_val *target = target_of(s, ref);
         return target == NULL ? MF_EXPR_NOTHING : read_target(s, target);
     }

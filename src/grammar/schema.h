@@ -23,6 +23,7 @@ typedef struct mf_schema_part {
 typedef struct mf_conjunction {
     mf_schema_part parts[MF_MAX_PARTS];
     size_t n;
+    bool is_name; /* of a member: a string, whatever the parts would allow besides */
 } mf_conjunction;
 
 typedef struct mf_schema_target {

@@ -198,12 +198,8 @@ static mf_expr map_key(mf_schema_reader *s, const mf_conjunction *c, mf_conjunct
         yyjson_val *names = yyjson_obj_get(c->parts[i].schema, "propertyNames");
         yyjson_val *patterns = yyjson_obj_get(c->parts[i].schema, "patternProperties");
         if (names != NULL) {
-            mf_conjunction of = {0};
+            mf_conjunction of = {.is_name = true};
             mf_conjunction_add(s, &of, names);
-            for (size_t k = 0; k < of.n; k++) /* names are strings */
-                if (yyjson_is_obj(names) && yyjson_obj_get(names, "type") == NULL &&
-                    yyjson_obj_get(names, "$ref") == NULL && yyjson_obj_get(names, "enum") == NULL)
-                    return mf_schema_string(s, &of);
             return mf_schema_value(s, &of, "/propertyNames");
         }
         yyjson_obj_iter all = yyjson_obj_iter_with(patterns);

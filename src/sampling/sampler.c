@@ -18,6 +18,9 @@
 #define BLOCK ((size_t)4 * LANES)
 /* A top-k up to this is found while candidates are collected. */
 #define MAX_TOP_K 256u
+/* Below this a temperature would make infinities of logits, of which none is above another. Here
+ * all that is not the highest is without weight already. */
+#define MIN_DIVISOR 1e-30f
 
 struct mf_sampler {
     mf_allocator allocator;
@@ -33,7 +36,7 @@ struct mf_sampler {
     bool can_raise;             /* a score may be above its logit and bias */
     float *highest_biases;      /* [n_blocks], of each block; NULL: none */
     float *bounds;              /* [n_blocks]: no score is above its block's */
-    float divisor;              /* temperature, or 1 */
+    float divisor;              /* temperature as far as it matters, or 1 */
     bool has_bounds, skips;     /* of the sample that is being taken; skips: blocks, if need be */
     uint64_t random[4];
 };
@@ -136,7 +139,7 @@ mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
     s->allocator = a;
     s->options = given;
     s->n_vocab = n_vocab;
-    s->divisor = given.temperature > 0.0f ? given.temperature : 1.0f;
+    s->divisor = given.temperature > 0.0f ? fmaxf(given.temperature, MIN_DIVISOR) : 1.0f;
     s->can_raise = given.repetition_penalty < 1.0f || given.presence_penalty < 0.0f ||
                    given.frequency_penalty < 0.0f;
     s->candidates = mf_alloc_array(&a, n_vocab, sizeof *s->candidates);

@@ -217,6 +217,31 @@ static const schema_case composed[] = {
      "{\"type\": \"integer\"}}",
      {"{\"ab\": 1}"},
      {"{\"abc\": 1}"}},
+    /* all that a schema says of names holds, and they are strings whatever it says */
+    {"{\"type\": \"object\", \"propertyNames\": {\"const\": \"ab\"}}",
+     {"{}", "{\"ab\": 1}"},
+     {"{\"a\": 1}", "{\"abc\": 1}"}},
+    {"{\"type\": \"object\", \"propertyNames\": {\"anyOf\": [{\"pattern\": \"^a$\"}, {\"$ref\": "
+     "\"#/$defs/b\"}]}, \"$defs\": {\"b\": {\"enum\": [\"b\", 7, null]}}}",
+     {"{\"a\": 1, \"b\": 1}"},
+     {"{\"ab\": 1}", "{7: 1}", "{null: 1}", "{\"7\": 1}"}},
+    {"{\"type\": \"object\", \"propertyNames\": {\"allOf\": [{\"minLength\": 1}], \"maxLength\": "
+     "2}}",
+     {"{\"ab\": 1}", "{\"a\": 1}"},
+     {"{\"\": 1}", "{\"abc\": 1}"}},
+    {"{\"type\": \"object\", \"propertyNames\": {\"minimum\": 5}}", {"{\"4\": 1}"}, {"{6: 1}"}},
+    {"{\"type\": \"object\", \"propertyNames\": true}", {"{\"a\": 1}"}, {"{1: 1}", "{[]: 1}"}},
+    {"{\"type\": \"object\", \"propertyNames\": {\"$ref\": \"#/$defs/any\"}, \"$defs\": {\"any\": "
+     "{}}}",
+     {"{\"a\": 1}"},
+     {"{1: 1}"}},
+    {"{\"type\": \"object\", \"propertyNames\": {\"type\": [\"integer\", \"string\"]}}",
+     {"{\"a\": 1}"},
+     {"{1: 1}"}},
+    {"{\"type\": \"object\", \"propertyNames\": {\"type\": \"integer\"}}",
+     {"{}"},
+     {"{1: 1}", "{\"a\": 1}"}},
+    {"{\"type\": \"object\", \"propertyNames\": false}", {"{}"}, {"{\"a\": 1}"}},
     /* composition */
     {"{\"anyOf\": [{\"type\": \"integer\"}, {\"type\": \"null\"}]}", {"1", "null"}, {"\"a\""}},
     {"{\"type\": \"object\", \"properties\": {\"t\": {\"type\": \"string\"}}, \"required\": "
@@ -323,6 +348,8 @@ static const struct {
     {"{\"not\": {}}", MF_ERR_UNSUPPORTED, "\"not\""},
     {"{\"properties\": {\"a\": {\"if\": {}}}}", MF_ERR_UNSUPPORTED,
      "#/properties/a: the keyword \"if\""},
+    {"{\"propertyNames\": {\"not\": {}}}", MF_ERR_UNSUPPORTED,
+     "#/propertyNames: the keyword \"not\""},
     {"{\"type\": \"array\", \"uniqueItems\": true}", MF_ERR_UNSUPPORTED, "uniqueItems"},
     {"{\"items\": {\"type\": \"integer\", \"maximum\": 5}, \"uniqueItems\": true}",
      MF_ERR_UNSUPPORTED, "uniqueItems"},

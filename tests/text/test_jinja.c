@@ -174,6 +174,8 @@ static void check_limits(void)
         {"{{ [0] * 1000000000000 }}", "too", {0}},
         {"{{ 2 ** 1000 }}", "more than 64 bits", {0}},
         {"{{ (-9223372036854775807 - 1) // -1 }}", "more than 64 bits", {0}},
+        {"{{ range(0, 9, 2)[::9223372036854775807] }}", "more than 64 bits", {0}},
+        {"{{ range(0, 9223372036854775807, 9223372036854775806)[:] }}", "more than 64 bits", {0}},
         {"{{ 99999999999999999999 }}", "more than 64 bits", {0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -190,6 +192,57 @@ static void check_limits(void)
         CHECK_CONTAINS(error.message, cases[i].message);
         mf_jinja_free(&jinja);
     }
+}
+
+/* Steps bound the time: what looks at a long text takes as many as that is long. */
+static void check_long_texts(void)
+{
+    static const char *const expressions[] = {
+        "a == b",         "a < b",           "a != b",
+        "a in [b]",       "{'x': 1}[a]",     "a[-1]",
+        "a[999990:]",     "'b' in a",        "a.strip('a')",
+        "a.rstrip('xa')", "a.startswith(b)", "a.endswith((b,))",
+        "a is upper",     "a.isalpha()",     "a.find('b')",
+        "z|int",          "z|float",         "a.removeprefix(b)"};
+    for (size_t i = 0; i < sizeof expressions / sizeof *expressions; i++) {
+        char text[400];
+        mf_allocator a = mf_allocator_default();
+        mf_jinja *jinja = NULL;
+        mf_jinja_output out = {0};
+        mf_error error = {0};
+        const mf_jinja_input input = {.limits = {.n_steps = 1000000}};
+        snprintf(text, sizeof text,
+                 "{%% set a = ('a' * 1000) * 1000 %%}{%% set b = ('a' * 1000) * 1000 %%}"
+                 "{%% set z = ('0' * 1000) * 1000 %%}"
+                 "{%% for i in range(500) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+                 expressions[i]);
+        REQUIRE(mf_jinja_parse(&a, "template", text, strlen(text), &jinja, &error) == MF_OK);
+        mf_status status = mf_jinja_render(jinja, &input, &out, &error);
+        CHECK_MSG(status == MF_ERR_UNSUPPORTED, "%s: %s", expressions[i], mf_status_name(status));
+        CHECK_CONTAINS(error.message, "too many steps");
+        mf_jinja_output_free(&out);
+        mf_jinja_free(&jinja);
+    }
+}
+
+/* The same of many variables. */
+static void check_many_variables(void)
+{
+    static char text[200000];
+    size_t n = 0;
+    mf_allocator a = mf_allocator_default();
+    mf_jinja *jinja = NULL;
+    mf_jinja_output out = {0};
+    mf_error error = {0};
+    const mf_jinja_input input = {.limits = {.n_steps = 10000000}};
+    for (int i = 0; i < 8000; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "{%% set v%d=1 %%}", i);
+    snprintf(text + n, sizeof text - n, "{%% for i in range(9999) %%}{{ w }}{%% endfor %%}");
+    REQUIRE(mf_jinja_parse(&a, "template", text, strlen(text), &jinja, &error) == MF_OK);
+    CHECK(mf_jinja_render(jinja, &input, &out, &error) == MF_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(error.message, "too many steps");
+    mf_jinja_output_free(&out);
+    mf_jinja_free(&jinja);
 }
 
 /* Brackets, operators and blocks in each other: refused, or read, and never too deep. */
@@ -269,6 +322,8 @@ int main(int argc, char **argv)
     mf_json_free(&json);
     check_foreign();
     check_limits();
+    check_long_texts();
+    check_many_variables();
     check_nesting();
     check_names();
     return test_result();

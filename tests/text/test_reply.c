@@ -106,6 +106,9 @@ static void check_cases(const reply_case *cases, size_t n)
     }
 }
 
+#define X16 "xxxxxxxxxxxxxxxx"
+#define X256 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16 X16
+#define X1024 X256 X256 X256 X256 /* MF_REPLY_KEY_BYTES */
 #define CALL(args) "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " args "}\n</tool_call>"
 
 static const reply_case hermes[] = {
@@ -201,6 +204,12 @@ static const reply_case others[] = {
      0, 0, 0},
     {"gemma4", NULL, "<|tool_call>call:ping{a:1,,b:2}",
      "|[0 ping {\"a\":1,!<|tool_call>call:ping{a:1,,|C:b:2}", 0, 0, 0},
+    {"gemma4", NULL, "<|tool_call>call:ping{<|\"|>" X1024 "<|\"|>:1}<tool_call|>",
+     "|[0 ping {\"" X1024 "\":1}]", 0, 0, 0},
+    {"gemma4", NULL, "<|tool_call>call:ping{<|\"|>" X1024 "y<|\"|>:1}",
+     "|[0 ping {\"!<|tool_call>call:ping{<|\"|>" X1024 "|C:y<|\"|>:1}", 0, 0, 0},
+    {"gemma4", NULL, "<|tool_call>call:ping{" X1024 "\xC3\xA9:1}",
+     "|[0 ping {!<|tool_call>call:ping{" X1024 "|C:\xC3\xA9:1}", 0, 0, 0},
     {"gemma4", NULL, "Say <|tool_call>call: so", "|C:Say <|tool_call>call: so", 0, 0, 0},
     {"kimi_k3", NULL,
      "<|open|>think<|sep|>Hm<|close|>think<|sep|><|open|>response<|sep|>Good<|close|>response<|sep|"

@@ -147,6 +147,25 @@ static void check_odd_logits(void)
 }
 
 /* Of a sum of nothing the most likely token is left, whatever else cuts. */
+/* The lowest temperatures draw the highest logit, and share it among equals. */
+static void check_low_temperatures(void)
+{
+    static const float temperatures[] = {1e-30f, 1e-37f, 1e-38f, 1e-45f};
+    static const float rows[][4] = {
+        {-5.0f, -3.0f, -4.0f, -60.0f}, {1.0f, 30.0f, 2.0f, 29.9f}, {-1.0f, 7.0f, 7.0f, 6.0f}};
+    for (size_t t = 0; t < sizeof temperatures / sizeof *temperatures; t++) {
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            mf_sampler *s = make(temperatures[t], 4, 1);
+            for (int i = 0; i < 50; i++) {
+                const int32_t token = mf_sampler_sample(s, rows[r]);
+                CHECK_MSG(token == 1 || (r == 2 && token == 2), "temperature %g, row %zu: %d",
+                          (double)temperatures[t], r, (int)token);
+            }
+            mf_sampler_free(&s);
+        }
+    }
+}
+
 static void check_no_p(void)
 {
     static const float logits[4] = {1.0f, 5.0f, 3.0f, 4.9f};
@@ -413,6 +432,7 @@ int main(int argc, char **argv)
     check_weights();
     check_seed();
     check_odd_logits();
+    check_low_temperatures();
     check_no_p();
     check_options();
     check_bad_files();

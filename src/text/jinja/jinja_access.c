@@ -19,13 +19,14 @@ static mf_jval lacking_item(mf_jrun *j, mf_jval whole, mf_jval key)
 /* ------------------------------------------------------------------------------------- items -- */
 
 /* The byte at which a string's character `index` begins; n_bytes: behind the last. */
-static size_t byte_of(const mf_jstr *s, int64_t index)
+static size_t byte_of(mf_jrun *j, const mf_jstr *s, int64_t index)
 {
     size_t at = 0;
     while (at < s->n_bytes && (index > 0 || ((unsigned char)s->text[at] & 0xC0) == 0x80)) {
         at++;
         index -= at < s->n_bytes ? ((unsigned char)s->text[at] & 0xC0) != 0x80 : 1;
     }
+    mf_j_spend(j, MF_J_WALKED(at));
     return at;
 }
 
@@ -36,7 +37,7 @@ static mf_jval character(mf_jrun *j, mf_jval whole, int64_t index)
     index += index < 0 ? n : 0;
     if (index < 0 || index >= n)
         return mf_j_undefined(NULL);
-    size_t start = byte_of(s, index), end = start + 1;
+    size_t start = byte_of(j, s, index), end = start + 1;
     while (end < s->n_bytes && ((unsigned char)s->text[end] & 0xC0) == 0x80)
         end++;
     return mf_j_part(j, s, start, end);
@@ -196,7 +197,7 @@ static mf_jval slice_string(mf_jrun *j, const mf_jstr *s, const slice *part)
     if (part->n == 0)
         return mf_j_part(j, s, 0, 0);
     if (part->step == 1)
-        return mf_j_part(j, s, byte_of(s, part->start), byte_of(s, part->stop));
+        return mf_j_part(j, s, byte_of(j, s, part->start), byte_of(j, s, part->stop));
     mf_jval whole = {.kind = MF_J_STRING, .as.string = s};
     const mf_jlist *characters = mf_j_items(j, whole);
     mf_jtext text = {.run = j};
@@ -205,6 +206,18 @@ static mf_jval slice_string(mf_jrun *j, const mf_jstr *s, const slice *part)
         mf_j_put_string(&text, characters->items[at].as.string);
     }
     return mf_j_take_text(&text);
+}
+
+/* What the part of a range is a range of. */
+static void slice_range(mf_jrun *j, const mf_jlist *from, const slice *part, mf_jlist *out)
+{
+    int64_t start, stop;
+    if (__builtin_mul_overflow(part->start, from->step, &start) ||
+        __builtin_add_overflow(start, from->start, &out->start) ||
+        __builtin_mul_overflow(part->stop, from->step, &stop) ||
+        __builtin_add_overflow(stop, from->start, &out->stop) ||
+        __builtin_mul_overflow(part->step, from->step, &out->step))
+        mf_j_fail(j, MF_ERR_UNSUPPORTED, "an integer of more than 64 bits");
 }
 
 mf_jval mf_j_get_slice(mf_jrun *j, mf_jval whole, const mf_jval bounds[3])
@@ -227,11 +240,8 @@ mf_jval mf_j_get_slice(mf_jrun *j, mf_jval whole, const mf_jval bounds[3])
     mf_jval list = mf_j_list(j, mf_j_is_tuple(whole) ? MF_J_TUPLE : from->flavour);
     for (size_t i = 0; i < part.n && mf_j_ok(j); i++)
         mf_j_push(j, list, from->items[part.start + (int64_t)i * part.step]);
-    if (from->flavour == MF_J_RANGE && mf_j_ok(j)) {
-        list.as.list->start = from->start + part.start * from->step;
-        list.as.list->stop = from->start + part.stop * from->step;
-        list.as.list->step = from->step * part.step;
-    }
+    if (from->flavour == MF_J_RANGE && mf_j_ok(j))
+        slice_range(j, from, &part, list.as.list);
     return list;
 }
 

@@ -48,6 +48,11 @@ static uint32_t hash_flat(mf_jval key)
     return key.kind;
 }
 
+static size_t key_bytes(mf_jval key)
+{
+    return key.kind == MF_J_STRING ? key.as.string->n_bytes : 0;
+}
+
 static uint32_t hash_of(mf_jval key)
 {
     if (key.kind != MF_J_LIST)
@@ -103,7 +108,7 @@ static mf_jentry *find(mf_jrun *j, const mf_jdict *dict, mf_jval key, uint32_t h
 
 const mf_jval *mf_j_find(mf_jrun *j, const mf_jdict *dict, mf_jval key)
 {
-    if (!mf_j_is_hashable(key) || !mf_j_spend(j, 1))
+    if (!mf_j_is_hashable(key) || !mf_j_spend(j, 1 + MF_J_WALKED(key_bytes(key))))
         return NULL;
     const mf_jentry *entry = find(j, dict, key, hash_of(key));
     return entry == NULL ? NULL : &entry->value;
@@ -134,7 +139,8 @@ static bool grow(mf_jrun *j, mf_jdict *dict)
 
 void mf_j_put(mf_jrun *j, mf_jval to, mf_jval key, mf_jval value)
 {
-    if (!mf_j_spend(j, 1) || (to.kind != MF_J_DICT && to.kind != MF_J_NAMESPACE))
+    if (!mf_j_spend(j, 1 + MF_J_WALKED(key_bytes(key))) ||
+        (to.kind != MF_J_DICT && to.kind != MF_J_NAMESPACE))
         return;
     if (!mf_j_is_hashable(key)) {
         mf_j_fail(j, MF_ERR_ARGUMENT, "unhashable type: '%s'", mf_j_type_name(key));
@@ -167,10 +173,11 @@ void mf_j_put_text(mf_jrun *j, mf_jval dict, const char *key, mf_jval value)
 
 /* -------------------------------------------------------------------------------- equality -- */
 
-static int compare_strings(const mf_jstr *a, const mf_jstr *b)
+static int compare_strings(mf_jrun *j, const mf_jstr *a, const mf_jstr *b)
 {
     /* The order of UTF-8's bytes is that of the characters. */
     size_t n = a->n_bytes < b->n_bytes ? a->n_bytes : b->n_bytes;
+    mf_j_spend(j, MF_J_COMPARED(n));
     int order = n == 0 ? 0 : memcmp(a->text, b->text, n);
     return order != 0 ? order : (a->n_bytes > b->n_bytes) - (a->n_bytes < b->n_bytes);
 }
@@ -223,7 +230,8 @@ bool mf_j_equal(mf_jrun *j, mf_jval a, mf_jval b)
     switch (a.kind) {
     case MF_J_STRING:
     case MF_J_BIG:
-        return compare_strings(a.as.string, b.as.string) == 0;
+        return a.as.string->n_bytes == b.as.string->n_bytes &&
+               compare_strings(j, a.as.string, b.as.string) == 0;
     case MF_J_LIST:
         return equal_lists(j, a, b);
     case MF_J_DICT:
@@ -266,7 +274,7 @@ int mf_j_compare(mf_jrun *j, mf_jval a, mf_jval b)
     if (mf_j_as_float(a, &x) && mf_j_as_float(b, &y))
         return (x > y) - (x < y);
     if (a.kind == MF_J_STRING && b.kind == MF_J_STRING)
-        return compare_strings(a.as.string, b.as.string);
+        return compare_strings(j, a.as.string, b.as.string);
     if (a.kind == MF_J_LIST && b.kind == MF_J_LIST && mf_j_is_tuple(a) == mf_j_is_tuple(b) &&
         (mf_j_is_tuple(a) ||
          (a.as.list->flavour == MF_J_PLAIN && b.as.list->flavour == MF_J_PLAIN)))
@@ -281,7 +289,7 @@ int mf_j_compare(mf_jrun *j, mf_jval a, mf_jval b)
 
 static bool text_contains(mf_jrun *j, const mf_jstr *whole, const mf_jstr *part)
 {
-    mf_j_spend(j, whole->n_bytes / 64);
+    mf_j_spend(j, MF_J_COMPARED(whole->n_bytes));
     return part->n_bytes == 0 ||
            memmem(whole->text, whole->n_bytes, part->text, part->n_bytes) != NULL;
 }

@@ -6,11 +6,14 @@
 
 mf_jval mf_j_lookup(mf_jrun *j, const mf_jstr *name)
 {
-    for (const mf_jscope *scope = j->scope; scope != NULL; scope = scope->parent)
+    mf_j_spend(j, MF_J_WALKED(name->n_bytes));
+    for (const mf_jscope *scope = j->scope; scope != NULL; scope = scope->parent) {
+        mf_j_spend(j, MF_J_LOOKED_UP(scope->n_bindings));
         for (size_t i = scope->n_bindings; i-- > 0;)
             if (scope->bindings[i].name->n_bytes == name->n_bytes &&
                 memcmp(scope->bindings[i].name->text, name->text, name->n_bytes) == 0)
                 return scope->bindings[i].value;
+    }
     const mf_jval *given = mf_j_find_text(j->context, name->text, name->n_bytes);
     if (given != NULL)
         return *given;

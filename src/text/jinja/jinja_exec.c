@@ -17,7 +17,7 @@ mf_jscope *mf_j_scope(mf_jrun *j, mf_jscope *parent)
 
 void mf_j_bind(mf_jrun *j, mf_jscope *scope, const mf_jstr *name, mf_jval value)
 {
-    if (scope == NULL || !mf_j_spend(j, 1))
+    if (scope == NULL || !mf_j_spend(j, 1 + MF_J_LOOKED_UP(scope->n_bindings)))
         return;
     for (size_t i = 0; i < scope->n_bindings; i++) {
         const mf_jstr *other = scope->bindings[i].name;
@@ -129,14 +129,19 @@ static void exec_loop(mf_jrun *j, const mf_jnode *node, mf_jval iterable, unsign
         return;
     *loop = (mf_jloop){
         .items = items, .depth = depth, .scope = scope, .node = node->is_set ? node : NULL};
+    /* As in Jinja, "else" is for loops of which no iteration came to its end: those that break and
+     * continue left do not count. */
+    bool has_ended = false;
     /* Its own count: nothing may change the list meanwhile, but nothing here relies on that. */
     for (size_t i = 0; i < items->n_items && mf_j_ok(j); i++) {
         loop->index = i;
-        if (exec_iteration(j, node, loop) == FLOW_BREAK)
+        const flow end = exec_iteration(j, node, loop);
+        has_ended = has_ended || end == FLOW_NEXT;
+        if (end == FLOW_BREAK)
             break;
     }
     j->scope = scope;
-    if (items->n_items == 0) {
+    if (!has_ended) {
         j->scope = mf_j_scope(j, scope);
         exec_list(j, node->otherwise);
         j->scope = scope;

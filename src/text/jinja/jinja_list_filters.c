@@ -112,6 +112,8 @@ static mf_jval filter_sum(mf_jrun *j, const mf_jcall *call)
 {
     const mf_jlist *items = mf_j_items(j, call->self);
     mf_jval sum = call->arg[1].kind == MF_J_MISSING ? mf_j_int(0) : call->arg[1];
+    if (sum.kind == MF_J_STRING)
+        return mf_j_fail(j, MF_ERR_ARGUMENT, "sum() can't sum strings: use join");
     for (size_t i = 0; i < items->n_items && mf_j_ok(j); i++) {
         mf_jval item = items->items[i];
         if (mf_j_given(call->arg[0]))
@@ -173,14 +175,16 @@ static mf_jval order_key(mf_jrun *j, mf_jval item, mf_jval attribute, bool minds
     return mf_j_cased(j, item.as.string, MF_J_LOWER);
 }
 
-/* By several attributes, "a,b": a list of keys; else the one. */
+/* A list of keys, of each of the attributes "a,b" one, or of the only one: as in Jinja, items whose
+ * keys are equal need have no order. */
 static mf_jval sort_key(mf_jrun *j, mf_jval item, mf_jval attribute, bool minds_case)
 {
-    if (attribute.kind != MF_J_STRING ||
-        memchr(attribute.as.string->text, ',', attribute.as.string->n_bytes) == NULL)
-        return order_key(j, item, attribute, minds_case);
-    const mf_jstr *names = attribute.as.string;
     mf_jval keys = mf_j_list(j, MF_J_PLAIN);
+    if (attribute.kind != MF_J_STRING) {
+        mf_j_push(j, keys, order_key(j, item, attribute, minds_case));
+        return keys;
+    }
+    const mf_jstr *names = attribute.as.string;
     for (size_t start = 0; start <= names->n_bytes && mf_j_ok(j);) {
         size_t end = start;
         while (end < names->n_bytes && names->text[end] != ',')
@@ -214,14 +218,17 @@ static void sort_by(mf_jrun *j, mf_jval *items, mf_jval *keys, size_t n, bool is
     }
 }
 
-static mf_jval sorted(mf_jrun *j, mf_jval from, mf_jval attribute, bool minds_case, bool is_reverse)
+typedef mf_jval (*key_of)(mf_jrun *j, mf_jval item, mf_jval attribute, bool minds_case);
+
+static mf_jval sorted(mf_jrun *j, mf_jval from, key_of key, mf_jval attribute, bool minds_case,
+                      bool is_reverse)
 {
     mf_jval list = copy_items(j, from, MF_J_PLAIN), keys = mf_j_list(j, MF_J_PLAIN);
     if (!mf_j_ok(j))
         return list;
     mf_jlist *items = list.as.list;
     for (size_t i = 0; i < items->n_items && mf_j_ok(j); i++)
-        mf_j_push(j, keys, sort_key(j, items->items[i], attribute, minds_case));
+        mf_j_push(j, keys, key(j, items->items[i], attribute, minds_case));
     if (mf_j_ok(j) && items->n_items > 0)
         sort_by(j, items->items, keys.as.list->items, items->n_items, is_reverse);
     return list;
@@ -229,7 +236,8 @@ static mf_jval sorted(mf_jrun *j, mf_jval from, mf_jval attribute, bool minds_ca
 
 static mf_jval filter_sort(mf_jrun *j, const mf_jcall *call)
 {
-    return sorted(j, call->self, call->arg[2], mf_j_flag(call->arg[1]), mf_j_flag(call->arg[0]));
+    return sorted(j, call->self, sort_key, call->arg[2], mf_j_flag(call->arg[1]),
+                  mf_j_flag(call->arg[0]));
 }
 
 static mf_jval filter_dictsort(mf_jrun *j, const mf_jcall *call)
@@ -239,8 +247,8 @@ static mf_jval filter_dictsort(mf_jrun *j, const mf_jcall *call)
     if (call->self.kind != MF_J_DICT)
         return mf_j_fail_type(j, "dictsort", call->self);
     const mf_jcall items = {.self = call->self};
-    return sorted(j, filter_items(j, &items), mf_j_int(by_value), mf_j_flag(call->arg[0]),
-                  mf_j_flag(call->arg[2]));
+    return sorted(j, filter_items(j, &items), order_key, mf_j_int(by_value),
+                  mf_j_flag(call->arg[0]), mf_j_flag(call->arg[2]));
 }
 
 static mf_jval filter_unique(mf_jrun *j, const mf_jcall *call)

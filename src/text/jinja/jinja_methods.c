@@ -25,6 +25,15 @@ static mf_jval method_cased(mf_jrun *j, const mf_jcall *call)
     return mf_j_cased(j, self_string(call), call->variant);
 }
 
+static mf_jval method_casefold(mf_jrun *j, const mf_jcall *call)
+{
+    const mf_jstr *s = self_string(call);
+    mf_jtext text = {.run = j};
+    for (size_t at = 0; at < s->n_bytes && mf_j_ok(j);)
+        mf_j_put_folded(&text, mf_j_next_char(s, &at));
+    return mf_j_derived(&text, s);
+}
+
 static mf_jval method_capitalize(mf_jrun *j, const mf_jcall *call)
 {
     return mf_j_capitalized(j, self_string(call));
@@ -87,12 +96,14 @@ static mf_jval method_affix(mf_jrun *j, const mf_jcall *call)
     if (!mf_j_ok(j) || offset > mf_j_length(j, call->self))
         return mf_j_bool(false);
     mf_jval given = call->arg[0];
+    mf_j_spend(j, MF_J_COMPARED(part.as.string->n_bytes));
     if (given.kind == MF_J_STRING)
         return mf_j_bool(has_affix(part.as.string, given.as.string, call->variant != 0));
     if (!mf_j_is_tuple(given))
         return mf_j_fail_type(j, "startswith or endswith", given);
     for (size_t i = 0; i < given.as.list->n_items && mf_j_ok(j); i++) {
         const mf_jstr *one = mf_j_want_string(j, given.as.list->items[i], "startswith");
+        mf_j_spend(j, 1 + MF_J_COMPARED(one->n_bytes));
         if (mf_j_ok(j) && has_affix(part.as.string, one, call->variant != 0))
             return mf_j_bool(true);
     }
@@ -104,6 +115,7 @@ static mf_jval method_remove(mf_jrun *j, const mf_jcall *call)
 {
     const mf_jstr *s = self_string(call);
     const mf_jstr *affix = mf_j_want_string(j, call->arg[0], "removeprefix or removesuffix");
+    mf_j_spend(j, MF_J_COMPARED(affix->n_bytes));
     if (!has_affix(s, affix, call->variant != 0))
         return call->self;
     return call->variant != 0 ? mf_j_part(j, s, 0, s->n_bytes - affix->n_bytes)
@@ -117,21 +129,14 @@ static int64_t n_chars(mf_jrun *j, const mf_jstr *s, size_t n_bytes)
 }
 
 /* Where a string is in another one, in bytes; SIZE_MAX: nowhere. */
-static size_t find_in(const mf_jstr *s, const mf_jstr *word, bool is_last)
+static size_t find_in(mf_jrun *j, const mf_jstr *s, const mf_jstr *word, bool is_last)
 {
-    size_t found = SIZE_MAX;
     if (word->n_bytes == 0)
         return is_last ? s->n_bytes : 0;
-    for (size_t at = 0; at + word->n_bytes <= s->n_bytes;) {
-        const char *p = memmem(s->text + at, s->n_bytes - at, word->text, word->n_bytes);
-        if (p == NULL)
-            break;
-        found = (size_t)(p - s->text);
-        if (!is_last)
-            break;
-        at = found + 1;
-    }
-    return found;
+    if (is_last)
+        return mf_j_find_last(j, s, s->n_bytes, word);
+    const char *p = memmem(s->text, s->n_bytes, word->text, word->n_bytes);
+    return p == NULL ? SIZE_MAX : (size_t)(p - s->text);
 }
 
 enum { FIND_LAST = 1, FIND_MUST = 2 };
@@ -141,10 +146,10 @@ static mf_jval method_find(mf_jrun *j, const mf_jcall *call)
     const mf_jstr *word = mf_j_want_string(j, call->arg[0], "find");
     int64_t offset = 0;
     mf_jval part = window(j, call, 1, &offset);
-    mf_j_spend(j, self_string(call)->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(self_string(call)->n_bytes));
     size_t found = SIZE_MAX;
     if (mf_j_ok(j) && offset <= mf_j_length(j, call->self))
-        found = find_in(part.as.string, word, (call->variant & FIND_LAST) != 0);
+        found = find_in(j, part.as.string, word, (call->variant & FIND_LAST) != 0);
     if (found != SIZE_MAX && mf_j_ok(j))
         return mf_j_int(offset + n_chars(j, part.as.string, found));
     if ((call->variant & FIND_MUST) != 0)
@@ -162,7 +167,7 @@ static mf_jval method_count(mf_jrun *j, const mf_jcall *call)
     const mf_jstr *s = part.as.string;
     if (word->n_bytes == 0)
         return mf_j_int(mf_j_length(j, part) + 1);
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(s->n_bytes));
     for (size_t at = 0; at + word->n_bytes <= s->n_bytes; n++) {
         const char *p = memmem(s->text + at, s->n_bytes - at, word->text, word->n_bytes);
         if (p == NULL)
@@ -224,7 +229,7 @@ static mf_jval method_is(mf_jrun *j, const mf_jcall *call)
     static const mf_jstr lower = {.text = "lower", .n_bytes = 5};
     const mf_jarguments none = {.plain = mf_j_list(j, MF_J_PLAIN)};
     const mf_jstr *s = self_string(call);
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_LOOKED_UP(s->n_bytes));
     if (call->variant == 'U' || call->variant == 'L')
         return mf_j_bool(
             mf_j_apply_test(j, call->variant == 'U' ? &upper : &lower, call->self, &none));
@@ -242,6 +247,8 @@ static mf_jval method_pad(mf_jrun *j, const mf_jcall *call)
     int64_t width, n = mf_j_length(j, call->self);
     if (!mf_j_want_int(j, call->arg[0], "a width", &width))
         return mf_j_undefined(NULL);
+    if (fill != NULL && n_chars(j, fill, fill->n_bytes) != 1)
+        return mf_j_fail(j, MF_ERR_ARGUMENT, "the fill character must be one character");
     int64_t n_more = width > n ? width - n : 0;
     if (call->variant == 'c')
         return mf_j_centered(j, s, width, fill);
@@ -276,7 +283,7 @@ const mf_jbuiltin mf_j_string_methods[] = {
     {"rstrip", "chars", method_strip, MF_J_STRIP_RIGHT},
     {"upper", "", method_cased, MF_J_UPPER},
     {"lower", "", method_cased, MF_J_LOWER},
-    {"casefold", "", method_cased, MF_J_LOWER},
+    {"casefold", "", method_casefold, 0},
     {"capitalize", "", method_capitalize, 0},
     {"title", "", method_title, 0},
     {"swapcase", "", method_title, 1},

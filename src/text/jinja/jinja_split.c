@@ -50,16 +50,13 @@ static void reverse(mf_jlist *list)
 static void split_by_right(mf_jrun *j, mf_jval list, const mf_jstr *s, const mf_jstr *by,
                            int64_t n_most)
 {
-    size_t end = s->n_bytes, at = end;
-    for (int64_t n = 0; n != n_most && at >= by->n_bytes && mf_j_ok(j);) {
-        at--;
-        if (at + by->n_bytes <= end && memcmp(s->text + at, by->text, by->n_bytes) == 0) {
-            mf_j_push(j, list, mf_j_part(j, s, at + by->n_bytes, end));
-            end = at;
-            n++;
-        }
-        if (at == 0)
+    size_t end = s->n_bytes;
+    for (int64_t n = 0; n != n_most && mf_j_ok(j); n++) {
+        const size_t at = mf_j_find_last(j, s, end, by);
+        if (at == SIZE_MAX)
             break;
+        mf_j_push(j, list, mf_j_part(j, s, at + by->n_bytes, end));
+        end = at;
     }
     mf_j_push(j, list, mf_j_part(j, s, 0, end));
     if (mf_j_ok(j))
@@ -110,7 +107,7 @@ static mf_jval method_split(mf_jrun *j, const mf_jcall *call)
     if (call->arg[1].kind != MF_J_MISSING && !mf_j_want_int(j, call->arg[1], "split", &n_most))
         return list;
     n_most = n_most < 0 ? -1 : n_most;
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(s->n_bytes));
     if (!mf_j_given(call->arg[0])) {
         (call->variant != 0 ? split_blanks_right : split_blanks)(j, list, s, n_most);
         return list;

@@ -21,14 +21,15 @@ static bool is_any_of(uint32_t c, const mf_jstr *chars)
 mf_jval mf_j_strip(mf_jrun *j, const mf_jstr *s, const mf_jstr *chars, int sides)
 {
     size_t start = 0, end = s->n_bytes;
-    mf_j_spend(j, s->n_bytes / 64);
-    while ((sides & MF_J_STRIP_LEFT) != 0 && start < end) {
+    /* Each character on a side is looked for among all of them. */
+    const size_t n_each = 1 + (chars == NULL ? 0 : MF_J_LOOKED_UP(chars->n_bytes));
+    while ((sides & MF_J_STRIP_LEFT) != 0 && start < end && mf_j_spend(j, n_each)) {
         size_t next = start;
         if (!is_any_of(mf_j_next_char(s, &next), chars))
             break;
         start = next;
     }
-    while ((sides & MF_J_STRIP_RIGHT) != 0 && end > start) {
+    while ((sides & MF_J_STRIP_RIGHT) != 0 && end > start && mf_j_spend(j, n_each)) {
         size_t last = end - 1, next;
         while (last > start && ((unsigned char)s->text[last] & 0xC0) == 0x80)
             last--;
@@ -71,7 +72,7 @@ mf_jval mf_j_replace(mf_jrun *j, const mf_jstr *s, const mf_jstr *old, const mf_
 {
     mf_jtext text = {.run = j};
     size_t at = 0, start = 0;
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(s->n_bytes));
     for (int64_t n = 0; n != n_most && at <= s->n_bytes && mf_j_ok(j); n++) {
         if (old->n_bytes == 0) { /* before each character and at the end */
             size_t next = at;
@@ -94,6 +95,21 @@ mf_jval mf_j_replace(mf_jrun *j, const mf_jstr *s, const mf_jstr *old, const mf_
     }
     put_part(&text, s, start, s->n_bytes);
     return mf_j_take_text(&text);
+}
+
+size_t mf_j_find_last(mf_jrun *j, const mf_jstr *s, size_t end, const mf_jstr *word)
+{
+    const size_t n = word->n_bytes;
+    for (size_t at = end < n ? 0 : end - n + 1; at-- > 0;) {
+        if (s->text[at] != word->text[0] || s->text[at + n - 1] != word->text[n - 1])
+            continue;
+        if (!mf_j_spend(j, MF_J_COMPARED(
+                               n))) /* of words that nearly are there, each may be compared whole */
+            break;
+        if (memcmp(s->text + at, word->text, n) == 0)
+            return at;
+    }
+    return SIZE_MAX;
 }
 
 mf_jval mf_j_split_lines(mf_jrun *j, const mf_jstr *s, bool keeps_ends)

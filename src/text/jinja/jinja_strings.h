@@ -14,6 +14,9 @@ mf_jval mf_j_capitalized(mf_jrun *j, const mf_jstr *s);
 /* At most n_most times, if that is not negative. */
 mf_jval mf_j_replace(mf_jrun *j, const mf_jstr *s, const mf_jstr *old, const mf_jstr *with,
                      int64_t n_most);
+/* Where the last of these words (of a byte and more) that ends at `end` or before begins, in bytes;
+ * SIZE_MAX: nowhere. */
+size_t mf_j_find_last(mf_jrun *j, const mf_jstr *s, size_t end, const mf_jstr *word);
 mf_jval mf_j_split_lines(mf_jrun *j, const mf_jstr *s, bool keeps_ends);
 /* Spaces on both sides, as str.center has them. */
 mf_jval mf_j_padded(mf_jrun *j, const mf_jstr *s, int64_t n_left, int64_t n_right,

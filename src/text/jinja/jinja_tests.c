@@ -116,6 +116,8 @@ static mf_jval test_case(mf_jrun *j, const mf_jcall *call)
 {
     mf_jval text = mf_j_str(j, call->self);
     bool is_cased = false;
+    if (mf_j_ok(j))
+        mf_j_spend(j, MF_J_LOOKED_UP(text.as.string->n_bytes));
     for (size_t at = 0; mf_j_ok(j) && at < text.as.string->n_bytes;) {
         uint32_t c = mf_j_next_char(text.as.string, &at);
         bool is_other = call->variant == 'U' ? mf_j_is_lower(c) : mf_j_is_upper(c);

@@ -145,7 +145,7 @@ static mf_jval filter_wordcount(mf_jrun *j, const mf_jcall *call)
     const mf_jstr *s = text_of(j, call->self);
     int64_t n = 0;
     bool is_inside = false;
-    mf_j_spend(j, s->n_bytes / 16);
+    mf_j_spend(j, MF_J_WALKED(s->n_bytes));
     for (size_t at = 0; at < s->n_bytes;) {
         uint32_t c = mf_j_next_char(s, &at);
         bool is_word = c == '_' || mf_j_is_alpha(c) || mf_j_is_numeric(c);
@@ -176,17 +176,18 @@ static mf_jval filter_truncate(mf_jrun *j, const mf_jcall *call)
     static const mf_jstr dots = {.text = "...", .n_bytes = 3};
     const mf_jstr *s;
     const mf_jstr *end = call->arg[2].kind == MF_J_STRING ? call->arg[2].as.string : &dots;
-    int64_t length = 255, leeway = 5;
+    int64_t length = 255, leeway = 5, most;
     if ((mf_j_given(call->arg[0]) && !mf_j_want_int(j, call->arg[0], "truncate", &length)) ||
         (mf_j_given(call->arg[3]) && !mf_j_want_int(j, call->arg[3], "truncate", &leeway)))
         return mf_j_undefined(NULL);
     const mf_jval whole = call->self;
     const mf_jval tail = {.kind = MF_J_STRING, .as.string = end};
-    int64_t n_end = mf_j_length(j, tail);
-    if (mf_j_length(j, whole) <= length + leeway || length < n_end)
-        return length < n_end ? mf_j_fail(j, MF_ERR_ARGUMENT, "truncate: expected length >= %lld",
-                                          (long long)n_end)
-                              : whole;
+    int64_t n_end = mf_j_length(j, tail), n_whole = mf_j_length(j, whole);
+    if (length < n_end || leeway < 0)
+        return mf_j_fail(j, MF_ERR_ARGUMENT, "truncate: expected length >= %lld and leeway >= 0",
+                         (long long)n_end);
+    if (__builtin_add_overflow(length, leeway, &most) || n_whole <= most)
+        return whole;
     s = mf_j_want_string(j, whole, "truncate");
     const mf_jstr *start = beginning(j, s, length - n_end);
     mf_jtext text = {.run = j};
@@ -282,6 +283,8 @@ static mf_jval filter_int(mf_jrun *j, const mf_jcall *call)
         return mf_j_undefined(NULL);
     if (value.kind == MF_J_UNDEFINED)
         return mf_j_fail_type(j, "int", value);
+    if (value.kind == MF_J_STRING)
+        mf_j_spend(j, MF_J_WALKED(value.as.string->n_bytes));
     if (value.kind == MF_J_STRING && mf_j_parse_int(value.as.string, (int)base, &n))
         return mf_j_int(n);
     if (mf_j_as_int(value, &n))
@@ -302,6 +305,12 @@ static mf_jval filter_float(mf_jrun *j, const mf_jcall *call)
     double real;
     if (call->self.kind == MF_J_UNDEFINED)
         return mf_j_fail_type(j, "float", call->self);
+    if (call->self.kind == MF_J_STRING)
+        mf_j_spend(j, MF_J_WALKED(call->self.as.string->n_bytes));
+    if (call->self.kind == MF_J_BIG)
+        return mf_j_parse_float(call->self.as.string, &real)
+                   ? mf_j_float(real)
+                   : mf_j_fail(j, MF_ERR_UNSUPPORTED, "an integer too large for a float");
     if (mf_j_as_float(call->self, &real) ||
         (call->self.kind == MF_J_STRING && mf_j_parse_float(call->self.as.string, &real)))
         return mf_j_float(real);

@@ -125,6 +125,16 @@ void mf_j_put_cased(mf_jtext *text, uint32_t c, mf_jcase to)
     mf_j_put_char(text, (uint32_t)cased);
 }
 
+void mf_j_put_folded(mf_jtext *text, uint32_t c)
+{
+    utf8proc_int32_t folded[4];
+    int last = 0;
+    const utf8proc_ssize_t n =
+        utf8proc_decompose_char((utf8proc_int32_t)c, folded, 4, UTF8PROC_CASEFOLD, &last);
+    for (utf8proc_ssize_t i = 0; i < n && i < 4; i++)
+        mf_j_put_char(text, (uint32_t)folded[i]);
+}
+
 static utf8proc_category_t category_of(uint32_t c)
 {
     return utf8proc_category((utf8proc_int32_t)c);

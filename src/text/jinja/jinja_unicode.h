@@ -15,6 +15,8 @@ void mf_j_put_next_cased(mf_jtext *text, const mf_jstr *s, size_t *at, mf_jcase 
                          bool *follows_cased);
 /* A string in a case; for lower that of str.lower, with the final sigma. */
 void mf_j_put_string_cased(mf_jtext *text, const mf_jstr *s, mf_jcase to);
+/* Puts what str.casefold makes of a character. */
+void mf_j_put_folded(mf_jtext *text, uint32_t c);
 bool mf_j_is_cased(uint32_t c);
 bool mf_j_is_upper(uint32_t c);
 bool mf_j_is_lower(uint32_t c);

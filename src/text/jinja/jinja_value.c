@@ -246,7 +246,7 @@ int64_t mf_j_length(mf_jrun *j, mf_jval value)
         return 0;
     }
     if (value.kind == MF_J_STRING) {
-        mf_j_spend(j, value.as.string->n_bytes / 64);
+        mf_j_spend(j, MF_J_COMPARED(value.as.string->n_bytes));
         return n_characters(value.as.string);
     }
     if (value.kind == MF_J_LIST)

@@ -122,6 +122,11 @@ mf_jval mf_j_fail(mf_jrun *j, mf_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A value is of a kind that an operation does not take. */
 mf_jval mf_j_fail_type(mf_jrun *j, const char *what, mf_jval value);
+/* What work on n bytes counts, so that steps bound the time: comparing or searching them, walking
+ * over them, looking each of them up. */
+#define MF_J_COMPARED(n_bytes) ((n_bytes) / 64)
+#define MF_J_WALKED(n_bytes) ((n_bytes) / 16)
+#define MF_J_LOOKED_UP(n) ((n) / 4)
 /* Counts work; false when there was too much of it, or a failure before. */
 bool mf_j_spend(mf_jrun *j, size_t n_steps);
 /* Goes one deeper, false if too deep or failed: then without mf_j_leave. */

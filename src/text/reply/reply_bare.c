@@ -79,6 +79,12 @@ static bool read_marked(mf_reply_scan *s)
     size_t at, end = 0;
     for (at = s->at; at < s->in.n_bytes && found == MF_FOUND_NO; at += found == MF_FOUND_NO)
         found = mf_reply_match(s, at, s->syntax->row.quote, &end);
+    if (s->call.json.is_key && at - s->at > MF_REPLY_KEY_BYTES) {
+        s->at += MF_REPLY_KEY_BYTES;
+        give_scratch(s);
+        mf_reply_call_fail(s);
+        return false;
+    }
     if (s->call.json.is_key) { /* it is looked up as a whole */
         if (found != MF_FOUND_WHOLE)
             return false;

@@ -296,6 +296,9 @@ static mf_reply_state text_state(const mf_reply_scan *s)
 void mf_reply_call_fail(mf_reply_scan *s)
 {
     mf_reply_call *c = &s->call;
+    /* names that are too long are given up in the midst of a character, too */
+    while (s->at > c->begin && s->at < s->in.n_bytes && (byte_at(s, s->at) & 0xC0) == 0x80)
+        s->at--;
     const char *text = (const char *)s->in.data + c->begin;
     const size_t n_bytes = s->at - c->begin;
     s->state = text_state(s);
