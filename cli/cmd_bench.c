@@ -7,6 +7,7 @@
  */
 #include "bench_report.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "model_path.h"
 
 #include <math.h>
@@ -263,15 +264,18 @@ static int measure(bench *b)
     b->tokens = calloc((size_t)args->n_prompt_tokens + 1, sizeof *b->tokens);
     if (!rounds || !b->tokens)
         status = MF_ERR_NO_MEMORY;
+    mf_cli_interrupt_session(b->session); /* the trace of what was evaluated is kept */
     for (uint32_t i = 0; i < args->n_warmup && status == MF_OK; i++) {
         status = run_round(b, NULL, &error);
-        note_round(b, i, false);
+        if (status == MF_OK)
+            note_round(b, i, false);
     }
     if (status == MF_OK)
         status = mf_engine_profile(b->engine, 1, &error);
     for (uint32_t i = 0; i < args->n_rounds && status == MF_OK; i++) {
         status = run_round(b, &rounds[i], &error);
-        note_round(b, i, true);
+        if (status == MF_OK)
+            note_round(b, i, true);
     }
     if (status == MF_OK && args->has_operations)
         status = run_timed(b, &error);
@@ -284,6 +288,8 @@ static int measure(bench *b)
         mf_bench_print(&b->setup, rounds);
     free(rounds);
     free(b->tokens);
+    if (status == MF_ERR_CANCELLED)
+        return MF_EXIT_INTERRUPTED;
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }
 

@@ -5,6 +5,7 @@
  * is over the negative log-likelihoods of its tokens but the first.
  */
 #include "commands.h"
+#include "interrupt.h"
 #include "json.h"
 #include "model_path.h"
 #include "score.h"
@@ -122,6 +123,7 @@ static int evaluate(perplexity_args *args, const int32_t *tokens, size_t n_token
         status = mf_engine_record_routing(engine, args->trace, &error);
     int exit_code = status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
     if (exit_code == MF_EXIT_OK) {
+        mf_cli_interrupt_session(session); /* the trace of what was evaluated is kept */
         mf_cli_score s = {.n_vocab = info->n_vocab, .n_skipped = (size_t)args->n_skipped};
         double started = mf_cli_now();
         exit_code = mf_cli_score_windows(session, tokens, n_tokens, n_context, &s);

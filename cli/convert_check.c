@@ -11,12 +11,6 @@
 /* Of a window, at most: what is compared need not remember more. */
 #define WINDOW_TOKENS 1024u
 
-static int on_progress(void *user, uint64_t n_done, uint64_t n_total)
-{
-    (void)user, (void)n_done, (void)n_total;
-    return mf_cli_interrupted();
-}
-
 /* sums: as mf_engine_sum_inputs, or NULL. */
 static int score_model(const mf_cli_check *c, const char *model, const mf_cli_ids *ids,
                        double *sums, mf_cli_score *score)
@@ -46,7 +40,7 @@ static int score_model(const mf_cli_check *c, const char *model, const mf_cli_id
         status = mf_engine_sum_inputs(engine, sums, &error);
     *score = (mf_cli_score){.n_vocab = info.n_vocab};
     if (status == MF_OK) {
-        mf_session_set_progress(session, on_progress, NULL);
+        mf_cli_interrupt_session(session);
         exit_code = mf_cli_score_windows(session, ids->tokens, ids->n_tokens, n_context, score);
     } else {
         exit_code = mf_cli_fail(status, &error);

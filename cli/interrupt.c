@@ -31,3 +31,15 @@ void mf_cli_interrupt_clear(void)
 {
     interrupted = 0;
 }
+
+static int on_progress(void *user, uint64_t n_done, uint64_t n_total)
+{
+    (void)user, (void)n_done, (void)n_total;
+    return mf_cli_interrupted();
+}
+
+void mf_cli_interrupt_session(mf_session *session)
+{
+    mf_cli_interrupt_install();
+    mf_session_set_progress(session, on_progress, NULL);
+}

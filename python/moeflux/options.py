@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Optional, TypedDict, Union
@@ -120,6 +121,16 @@ def choice(name: str, value: object) -> int:
     return choices[str(value)]
 
 
+def several(name: str, value: Any) -> list[Any]:
+    """A list of texts; one text would be taken for a list of its characters."""
+    if isinstance(value, (str, bytes, os.PathLike)):
+        raise ArgumentError(f"{name} is {value!r}; expected a list of such")
+    try:
+        return list(value)
+    except TypeError as problem:
+        raise ArgumentError(f"{name} is {value!r}: {problem}") from None
+
+
 def assign(struct: Any, name: str, value: object) -> None:
     """A number or text into a field; what does not fit is an ArgumentError that names it."""
     try:
@@ -154,6 +165,7 @@ class EngineOptions:
         elif name == "log":
             self._set_log(value)
         elif name == "mirrors":
+            value = several(name, value)
             array = ffi.new("char *[]", [self._text(path) for path in value])
             self.keeps.append(array)
             self.struct.mirrors, self.struct.n_mirrors = array, len(value)
@@ -198,6 +210,7 @@ class SamplerOptions:
             self.keeps.append(array)
             self.struct.biases, self.struct.n_biases = array, len(value)
         elif name == "dry_breakers":
+            value = several(name, value)
             texts = [c_text("dry_breakers", text) for text in value]
             array = ffi.new("char *[]", texts)
             self.keeps += [texts, array]

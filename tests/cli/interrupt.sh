@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Ctrl-C: ends an answer to -p with exit code 130, in the prefill too, and convert's evaluation of a
-# text; stops the chat's answer and not the chat.
+# Ctrl-C: ends an answer to -p with exit code 130, in the prefill too, convert's evaluation of a
+# text, and perplexity and bench, which keep their traces; stops the chat's answer and not the chat.
 . ./lib.sh
 random_model
 slow="--threads 1 --cpu-tier scalar --quiet --ctx 60000"
@@ -54,6 +54,15 @@ has_ended() {
     ! kill -0 "$pid" 2>/dev/null
 }
 
+# processor time of the program, in hundredths of a second
+n_ticks() {
+    sed 's/.*) //' "/proc/$pid/stat" | awk '{ print $12 + $13 }'
+}
+
+has_computed() {
+    [ "$(n_ticks)" -ge 50 ]
+}
+
 # a prefill; once the prompt has been read, it is the program that gets the signals
 mkfifo "$scratch/prompt" "$scratch/lines"
 # shellcheck disable=SC2086
@@ -77,6 +86,26 @@ interrupt_until has_ended
 ended
 expect_code 130
 expect_empty "$out"
+
+# the router's choices until then are there to be replayed
+# shellcheck disable=SC2086
+start /dev/null perplexity "$model" "$scratch/text" --trace "$scratch/perplexity.trace" --prefill-chunk 8 $slow
+expect_true wait_for has_computed
+interrupt_until has_ended
+ended
+expect_code 130
+expect_empty "$out"
+# shellcheck disable=SC2086
+start /dev/null bench "$model" --trace "$scratch/bench.trace" --prompt-tokens 50000 --prefill-chunk 8 $slow
+expect_true wait_for has_computed
+interrupt_until has_ended
+ended
+expect_code 130
+expect_empty "$out"
+for trace in perplexity bench; do
+    run replay "$scratch/$trace.trace" --slots 50%
+    expect_code 0
+done
 
 # the chat: the answer stops, the next one comes, and the exit is a good one
 # shellcheck disable=SC2086
@@ -112,10 +141,7 @@ n_reused=0
 has_stopped() {
     [ "$(grep -c '^(stopped; the message was not taken)$' "$err")" -gt "$n_stopped" ]
 }
-# processor time of the program, in hundredths of a second; and that it is well into the prompt
-n_ticks() {
-    sed 's/.*) //' "/proc/$pid/stat" | awk '{ print $12 + $13 }'
-}
+# that it is well into the prompt
 has_worked() {
     [ "$(n_ticks)" -ge $((before + 30 * n_tries)) ]
 }
