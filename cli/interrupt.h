@@ -3,7 +3,7 @@
 #ifndef MF_CLI_INTERRUPT_H
 #define MF_CLI_INTERRUPT_H
 
-#include "moeflux/moeflux.h"
+#include <moeflux/moeflux.h>
 
 #include <stdbool.h>
 
