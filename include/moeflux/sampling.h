@@ -138,7 +138,8 @@ typedef struct mf_logprob {
  * What the model itself thinks of a token, before any sampling: the logarithm of its share of
  * softmax(logits[n_vocab]). Writes the n_top likeliest tokens (of equal ones the lower id first) to
  * top, as far as there are so many; the others become {-1, -INFINITY}. NAN for a token out of
- * range.
+ * range, and for all, none of them likeliest, where a logit is NAN or INFINITY, as none of an
+ * engine's is.
  */
 MF_API float mf_logprob_of(const float *logits, size_t n_vocab, int32_t token, mf_logprob *top,
                            size_t n_top);
