@@ -60,22 +60,30 @@ bool mf_cli_escape(const char *text, size_t n_bytes, mf_cli_buffer *out)
     return true;
 }
 
-int mf_cli_show(FILE *out, const char *text, size_t n_bytes, mf_cli_buffer *scratch)
+/* Puts what `out` is to get in the text's place: on a terminal what scratch has then. False: no
+ * memory. */
+static bool prepare(FILE *out, const char **text, size_t *n_bytes, mf_cli_buffer *scratch)
 {
     if (!isatty(fileno(out)))
-        return mf_cli_write_all(out, text, n_bytes);
-    if (!mf_cli_escape(text, n_bytes, scratch))
-        return ENOMEM;
-    return mf_cli_write_all(out, scratch->data, scratch->n_bytes);
+        return true;
+    if (!mf_cli_escape(*text, *n_bytes, scratch))
+        return false;
+    *text = scratch->data;
+    *n_bytes = scratch->n_bytes;
+    return true;
+}
+
+int mf_cli_show(FILE *out, const char *text, size_t n_bytes, mf_cli_buffer *scratch)
+{
+    return prepare(out, &text, &n_bytes, scratch) ? mf_cli_write_all(out, text, n_bytes) : ENOMEM;
 }
 
 bool mf_cli_put_text(FILE *out, const char *text, size_t n_bytes)
 {
     mf_cli_buffer escaped = {0};
-    const bool is_shown = isatty(fileno(out)) != 0;
-    const bool has_memory = !is_shown || mf_cli_escape(text, n_bytes, &escaped);
+    const bool has_memory = prepare(out, &text, &n_bytes, &escaped);
     if (has_memory && n_bytes > 0)
-        fwrite(is_shown ? escaped.data : text, 1, is_shown ? escaped.n_bytes : n_bytes, out);
+        fwrite(text, 1, n_bytes, out);
     mf_cli_buffer_free(&escaped);
     return has_memory;
 }
