@@ -119,13 +119,18 @@ expect_code 0
 expect_true [ "$(json "$out" expert_hits)" = "$(json "$scratch/stats" expert_hits)" ]
 expect_true [ "$(json "$out" expert_misses)" = "$(json "$scratch/stats" expert_misses)" ]
 expect_true [ "$(json "$out" read_bytes)" = "$(json "$scratch/stats" read_bytes)" ]
-# and of a budget as many slots as the engine has, but for the lists that come with each
-run info "$scratch/hot" --json
-ram=$(($(json "$out" floor_bytes) + 2097152))
-run run "$scratch/hot" -p "Once" -n 2 --temp 0 --quiet --ram "$ram" --trace "$scratch/hot.trace" --stats=json:"$scratch/stats"
-run replay "$scratch/hot.trace" --ram "$ram" --json
-expect_true at_most "$(json "$scratch/stats" n_slots)" "$(json "$out" n_slots)"
-expect_true at_most "$(json "$out" n_slots)" "$(($(json "$scratch/stats" n_slots) + 3))"
+# and of a budget as many slots as the engine has, but for the lists that come with each; a sanitizer's
+# own memory counts in the engine's budget and not in the trace's
+if [ -z "${SANITIZE:-}" ]; then
+    run info "$scratch/hot" --json
+    ram=$(($(json "$out" floor_bytes) + 2097152))
+    run run "$scratch/hot" -p "Once" -n 2 --temp 0 --quiet --ram "$ram" --trace "$scratch/hot.trace" \
+        --stats=json:"$scratch/stats"
+    expect_code 0
+    run replay "$scratch/hot.trace" --ram "$ram" --json
+    expect_true at_most "$(json "$scratch/stats" n_slots)" "$(json "$out" n_slots)"
+    expect_true at_most "$(json "$out" n_slots)" "$(($(json "$scratch/stats" n_slots) + 3))"
+fi
 # and on a device that is given them, whose slots have each form's parts in places of their own: cli_convert_long
 if [ -n "${MF_TEST_LONG:-}" ] && "$MOEFLUX" devices | grep -q '^vulkan:'; then
     set -- run "$scratch/hot" -p "Once upon a time" -n 6 --temp 0 --quiet --device vulkan
