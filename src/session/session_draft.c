@@ -100,6 +100,7 @@ static void commit_next(mf_session *s)
     }
     const size_t n = mf_draft_width(&e->runner.h);
     memcpy(d->waiting + d->n_waiting++ * n, d->fresh + i * n, row_bytes(e));
+    mf_session_drop_behind_window(s);
     mf_session_tell_change(s, before);
 }
 

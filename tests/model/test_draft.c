@@ -292,6 +292,31 @@ static void check_batch(const char *name, uint32_t n_chunk, uint32_t n_steps)
     free(d.file);
 }
 
+/* ---------------------------------------- windows ---------------------------------------- */
+
+/* Pages that no window reaches any more are given back, whether a pass proposes or not. */
+static void check_window(const char *name)
+{
+    enum { N_PLAIN = 9, N = 158 };
+    const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8};
+    const drafts d = read_drafts(name);
+    mf_engine *engine = open_it(name, &with);
+    mf_session *session = make_session(engine);
+    const mf_page_table *t = &session->pages[MF_UNIT_WINDOW];
+    uint64_t random = 3;
+    eval(session, d.tokens, N_PLAIN);
+    for (uint32_t i = N_PLAIN; i < N; i++) {
+        const int32_t token = choose(session, d.n_vocab, &random);
+        eval(session, &token, 1);
+        CHECK_MSG(t->first >= mf_window_kept(engine->runner.plan.window, i + 1),
+                  "%s: after %u tokens pages from %u on are held", name, i + 1, t->first);
+    }
+    CHECK(mf_window_kept(engine->runner.plan.window, N) > 0);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    free(d.file);
+}
+
 /* ---------------------------------------- sampling ---------------------------------------- */
 
 /* The same sampler of the same seed chooses the same tokens: proposals are compared with what it
@@ -459,6 +484,8 @@ int main(void)
         check_same(forms[i], &s, false);
         free(d.file);
     }
+    if (!golden_is_short())
+        check_window("draft_v4_bf16");
     check_refusal();
     check_profit();
     return test_result();
