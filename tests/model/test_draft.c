@@ -317,6 +317,46 @@ static void check_window(const char *name)
     free(d.file);
 }
 
+/* The next token as it was evaluated ahead; there is one. */
+static void eval_ahead(mf_session *session)
+{
+    const mf_session_draft *d = &session->draft;
+    REQUIRE(d->n_done < d->n);
+    const int32_t token = d->tokens[d->n_done];
+    eval(session, &token, 1);
+}
+
+/* A mark at a page's end, behind which tokens are evaluated ahead, has no part in the next page:
+ * what is written there after going back to it leaves forks alone. */
+static void check_mark(const char *name)
+{
+    enum { MARKED = 64 };
+    const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8, .n_sessions = 3};
+    const drafts d = read_drafts(name);
+    mf_engine *engine = open_it(name, &with);
+    mf_session *session = make_session(engine), *fork = NULL, *fresh = make_session(engine);
+    mf_error error = {0};
+    for (int32_t i = 0; i < MARKED; i++) {
+        const int32_t token = i % 7;
+        eval(session, &token, 1);
+    }
+    REQUIRE_OK(mf_mark_save(session, &error), &error);
+    for (int i = 0; i < 2; i++)
+        eval_ahead(session);
+    REQUIRE_OK(mf_session_fork(session, &fork, &error), &error);
+    REQUIRE_OK(mf_mark_restore(session, MARKED, &error), &error);
+    CHECK_U64(session->pages[MF_UNIT_WINDOW].n, mf_pages_of(MARKED));
+    eval(session, d.tokens, 5);
+    eval(fork, d.tokens, 1);
+    eval(fresh, mf_session_tokens(fork), mf_session_position(fork));
+    CHECK_BYTES(mf_session_logits(fork), mf_session_logits(fresh), d.n_vocab * sizeof(float));
+    mf_session_free(&session);
+    mf_session_free(&fork);
+    mf_session_free(&fresh);
+    mf_engine_close(&engine);
+    free(d.file);
+}
+
 /* ---------------------------------------- sampling ---------------------------------------- */
 
 /* The same sampler of the same seed chooses the same tokens: proposals are compared with what it
@@ -484,8 +524,10 @@ int main(void)
         check_same(forms[i], &s, false);
         free(d.file);
     }
-    if (!golden_is_short())
+    if (!golden_is_short()) {
         check_window("draft_v4_bf16");
+        check_mark("draft_v4_bf16");
+    }
     check_refusal();
     check_profit();
     return test_result();
