@@ -3,6 +3,7 @@
 #include "session/session_draft.h"
 
 #include "base/clock.h"
+#include "forward/finite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -429,6 +430,17 @@ void mf_draft_follow(mf_call *call, const mf_batch *batch)
     }
 }
 
+/* A proposal whose logits are not finite numbers is none, nor are those after it: the call that
+ * brings that token evaluates it, and fails as it would have. */
+static void leave_out_not_finite(const mf_engine *e, mf_session_draft *d)
+{
+    const size_t n_vocab = e->runner.h.n_vocab;
+    uint32_t n = 0;
+    while (n < d->n_asked && mf_all_finite(d->logits + (n + 1) * n_vocab, n_vocab))
+        n++;
+    d->n_asked = n;
+}
+
 void mf_draft_count(mf_call *call, const mf_batch *batch)
 {
     mf_engine *e = call->engine;
@@ -442,6 +454,7 @@ void mf_draft_count(mf_call *call, const mf_batch *batch)
         is_decode = is_decode && is_kept && (part->is_proposed || part->n_rows == 1);
         if (!part->is_proposed)
             continue;
+        leave_out_not_finite(e, &e->parts_sessions[i]->draft);
         e->n_proposed += part->n_rows - 1;
         e->runner.n_tokens -= is_kept ? part->n_rows - 1 : 0;
     }
