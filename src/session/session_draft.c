@@ -121,6 +121,17 @@ static bool is_next(const mf_call *call, const mf_session *s)
            s->part.tokens[s->part.n_done] == d->tokens[d->n_done];
 }
 
+/* An item of a step that fails has done nothing: what the pass is to go on with is not begun here.
+ */
+static bool may_begin(const mf_call *call, const mf_session *s)
+{
+    const mf_session_draft *d = &s->draft;
+    const size_t n = s->part.n_tokens - s->part.n_done;
+    return !call->is_step ||
+           (n <= d->n - d->n_done && memcmp(s->part.tokens + s->part.n_done, d->tokens + d->n_done,
+                                            n * sizeof *d->tokens) == 0);
+}
+
 void mf_draft_take_up(mf_call *call)
 {
     mf_engine *e = call->engine;
@@ -128,7 +139,7 @@ void mf_draft_take_up(mf_call *call)
         return;
     mf_engine_lock(e);
     for (mf_session *s = call->first; s != NULL; s = s->part.next)
-        while (is_next(call, s)) {
+        while (is_next(call, s) && may_begin(call, s)) {
             commit_next(s);
             s->part.n_done++;
             call->n_done++;

@@ -292,6 +292,51 @@ static void check_batch(const char *name, uint32_t n_chunk, uint32_t n_steps)
     free(d.file);
 }
 
+/* ---------------------------------------- steps ---------------------------------------- */
+
+static int cancel(void *user, uint64_t n_done, uint64_t n_total)
+{
+    (void)user;
+    (void)n_done;
+    (void)n_total;
+    return 1;
+}
+
+/* An item that is cancelled has done nothing, though its first token was evaluated ahead; one that
+ * is evaluated ahead as a whole is done. */
+static void check_step(const char *name)
+{
+    const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8};
+    mf_engine *engine = open_it(name, &with);
+    mf_session *session = make_session(engine);
+    const mf_session_draft *d = &session->draft;
+    mf_error error = {0};
+    for (int32_t token = 1; token < 5; token++)
+        eval(session, &token, 1);
+    REQUIRE(d->n_done < d->n);
+    const int32_t tokens[] = {d->tokens[d->n_done], 1, 2, 3};
+    mf_step_item item = {.struct_bytes = sizeof item, .session = session, .tokens = tokens};
+    item.n_tokens = 4;
+    mf_session_set_progress(session, cancel, NULL);
+    CHECK_STATUS(mf_engine_step(engine, &item, 1, &error), MF_ERR_CANCELLED);
+    CHECK_U64(item.n_done, 0);
+    CHECK_U64(mf_session_position(session), 4);
+    mf_session_set_progress(session, NULL, NULL);
+    for (int32_t token = 1; d->n_done == d->n && token < 9; token++)
+        eval(session, &token, 1);
+    REQUIRE(d->n_done < d->n);
+    const int32_t next = d->tokens[d->n_done];
+    const size_t position = mf_session_position(session);
+    item.tokens = &next;
+    item.n_tokens = 1;
+    mf_session_set_progress(session, cancel, NULL); /* nothing is evaluated, nobody asked */
+    REQUIRE_OK(mf_engine_step(engine, &item, 1, &error), &error);
+    CHECK_U64(item.n_done, 1);
+    CHECK_U64(mf_session_position(session), position + 1);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+}
+
 /* ---------------------------------------- windows ---------------------------------------- */
 
 /* Pages that no window reaches any more are given back, whether a pass proposes or not. */
@@ -528,6 +573,7 @@ int main(void)
         check_window("draft_v4_bf16");
         check_mark("draft_v4_bf16");
     }
+    check_step(cases[0]);
     check_refusal();
     check_profit();
     return test_result();
