@@ -343,7 +343,7 @@ typedef struct mf_forecast {
  * took so far, and before the first one from what drive, memory and cores can do, each measured for
  * about n_milliseconds (0: nothing is measured, and what is not known stays 0). Waits for its turn
  * if it measures, else for nothing. Errors: those of mf_engine_measure_drive; MF_ERR_CONTEXT: so
- * many do not fit the context. */
+ * many do not fit the context beside those that the session holds. */
 MF_API MF_MUST_CHECK mf_status mf_session_forecast_sized(mf_session *session, size_t n_tokens,
                                                          uint32_t n_milliseconds, mf_forecast *out,
                                                          size_t struct_bytes, mf_error *error);

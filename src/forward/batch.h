@@ -24,8 +24,8 @@ typedef struct mf_batch_part {
      * not. */
     mf_span shared_logits;
     /* The tokens after the first are proposals, any of which may turn out not to be next: logits
-     * are [n_rows, n_vocab] and get every row's, without bounds, and the recurrent state after row
-     * i goes to states[i] (NULL: there is none). */
+     * are [n_rows, n_vocab] and get every row's, without bounds, those of proposals whatever they
+     * are, and the recurrent state after row i goes to states[i] (NULL: there is none). */
     bool is_proposed;
     const mf_span *states;
     float *hidden; /* [n_hidden, mf_draft_width], gets the last rows' states, or NULL */

@@ -219,6 +219,8 @@ static mf_status check_bounds(mf_runner *r, const mf_batch *batch, uint32_t i, c
 static mf_status check_row(mf_runner *r, const mf_batch *batch, uint32_t i, mf_error *error)
 {
     const mf_logits *row = &r->row_logits[i];
+    if (row->is_proposal)
+        return MF_OK;
     const bool is_there = row->shared.buffer.id != 0 && r->asks_finite;
     const float *bounds = is_there ? row->bounds : bounds_of(r, i);
     if (!r->asks_finite)
@@ -282,7 +284,8 @@ static mf_logits logits_of(const mf_runner *r, const mf_batch_part *part, uint32
 {
     return (mf_logits){.logits = part->logits + (size_t)j * r->h.n_vocab,
                        .bounds = part->bounds,
-                       .shared = part->shared_logits};
+                       .shared = part->shared_logits,
+                       .is_proposal = j != 0};
 }
 
 static mf_status last_logits(mf_runner *r, const mf_batch *batch, mf_error *error)

@@ -37,6 +37,7 @@ typedef struct mf_moe_lists {
 typedef struct mf_logits {
     float *logits, *bounds;
     mf_span shared;
+    bool is_proposal; /* of a token that may not be next: they may be no numbers */
 } mf_logits;
 
 /* A single row, whose norms and sums are made where products begin and end (fused.c). */

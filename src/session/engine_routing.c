@@ -45,9 +45,12 @@ static void begin(void *ctx, const mf_batch *batch)
         find_rows(t, batch);
     if (t->writer == NULL)
         return;
+    /* of a chunk that is several passes, from this one's first on */
+    mf_session *const *sessions =
+        t->engine->parts_sessions + (batch->parts - t->engine->parts_list);
     for (uint32_t i = 0; i < batch->n_parts; i++)
-        t->parts[i] = (mf_routing_part){t->engine->parts_sessions[i]->number,
-                                        batch->parts[i].position, batch->parts[i].n_rows};
+        t->parts[i] = (mf_routing_part){sessions[i]->number, batch->parts[i].position,
+                                        batch->parts[i].n_rows};
     mf_routing_writer_begin(t->writer, t->parts, batch->n_parts, batch->n_rows);
 }
 

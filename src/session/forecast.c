@@ -194,9 +194,10 @@ mf_status mf_session_forecast_sized(mf_session *session, size_t n_tokens, uint32
     if (session == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_session_forecast: session or result is NULL");
     mf_engine *e = session->engine;
-    if (n_tokens > e->runner.plan.n_context)
-        return mf_fail(error, MF_ERR_CONTEXT, "%zu tokens do not fit the context of %u tokens",
-                       n_tokens, e->runner.plan.n_context);
+    if (n_tokens > e->runner.plan.n_context - session->position)
+        return mf_fail(error, MF_ERR_CONTEXT,
+                       "%zu tokens after %llu do not fit the context of %u tokens", n_tokens,
+                       (unsigned long long)session->position, e->runner.plan.n_context);
     mf_forecast_rates rates = rates_of(e);
     mf_forecast sum;
     add_up(e, &rates, session->position, n_tokens, &sum);

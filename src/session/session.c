@@ -440,8 +440,7 @@ static mf_status take_pages(mf_session *s, mf_unit_kind kind, uint32_t n_pages, 
     return MF_OK;
 }
 
-/* Of the layers with a window, pages that no window reaches any more. */
-static void drop_behind_window(mf_session *s)
+void mf_session_drop_behind_window(mf_session *s)
 {
     mf_page_table *t = &s->pages[MF_UNIT_WINDOW];
     const uint32_t first = mf_window_kept(s->engine->runner.plan.window, s->position);
@@ -506,7 +505,7 @@ void mf_session_commit(mf_session *s, uint32_t n_rows, bool has_logits)
             mf_unit_drop(pool, MF_UNIT_RECURRENT, old);
         }
     }
-    drop_behind_window(s);
+    mf_session_drop_behind_window(s);
     mf_session_tell_change(s, before);
 }
 

@@ -135,6 +135,8 @@ void mf_session_part_logits(const mf_session *session, mf_batch_part *part);
 /* The same of the chunk after that, once it is committed. */
 void mf_session_other_logits(const mf_session *session, mf_batch_part *part);
 void mf_session_commit(mf_session *session, uint32_t n_rows, bool has_logits);
+/* Gives back, of the layers with a window, pages that no window reaches any more. */
+void mf_session_drop_behind_window(mf_session *session);
 /* Keeps position tokens: as the mark, which is one of the session's at this position, has them, or
  * with the session's own pages and no recurrent state. Marks beyond are dropped. */
 void mf_session_rewind(mf_session *session, uint64_t position, const mf_mark *mark);

@@ -3,6 +3,7 @@
 #include "session/session_draft.h"
 
 #include "base/clock.h"
+#include "forward/finite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -100,6 +101,7 @@ static void commit_next(mf_session *s)
     }
     const size_t n = mf_draft_width(&e->runner.h);
     memcpy(d->waiting + d->n_waiting++ * n, d->fresh + i * n, row_bytes(e));
+    mf_session_drop_behind_window(s);
     mf_session_tell_change(s, before);
 }
 
@@ -119,6 +121,17 @@ static bool is_next(const mf_call *call, const mf_session *s)
            s->part.tokens[s->part.n_done] == d->tokens[d->n_done];
 }
 
+/* An item of a step that fails has done nothing: what the pass is to go on with is not begun here.
+ */
+static bool may_begin(const mf_call *call, const mf_session *s)
+{
+    const mf_session_draft *d = &s->draft;
+    const size_t n = s->part.n_tokens - s->part.n_done;
+    return !call->is_step ||
+           (n <= d->n - d->n_done && memcmp(s->part.tokens + s->part.n_done, d->tokens + d->n_done,
+                                            n * sizeof *d->tokens) == 0);
+}
+
 void mf_draft_take_up(mf_call *call)
 {
     mf_engine *e = call->engine;
@@ -126,7 +139,7 @@ void mf_draft_take_up(mf_call *call)
         return;
     mf_engine_lock(e);
     for (mf_session *s = call->first; s != NULL; s = s->part.next)
-        while (is_next(call, s)) {
+        while (is_next(call, s) && may_begin(call, s)) {
             commit_next(s);
             s->part.n_done++;
             call->n_done++;
@@ -428,6 +441,17 @@ void mf_draft_follow(mf_call *call, const mf_batch *batch)
     }
 }
 
+/* A proposal whose logits are not finite numbers is none, nor are those after it: the call that
+ * brings that token evaluates it, and fails as it would have. */
+static void leave_out_not_finite(const mf_engine *e, mf_session_draft *d)
+{
+    const size_t n_vocab = e->runner.h.n_vocab;
+    uint32_t n = 0;
+    while (n < d->n_asked && mf_all_finite(d->logits + (n + 1) * n_vocab, n_vocab))
+        n++;
+    d->n_asked = n;
+}
+
 void mf_draft_count(mf_call *call, const mf_batch *batch)
 {
     mf_engine *e = call->engine;
@@ -441,6 +465,7 @@ void mf_draft_count(mf_call *call, const mf_batch *batch)
         is_decode = is_decode && is_kept && (part->is_proposed || part->n_rows == 1);
         if (!part->is_proposed)
             continue;
+        leave_out_not_finite(e, &e->parts_sessions[i]->draft);
         e->n_proposed += part->n_rows - 1;
         e->runner.n_tokens -= is_kept ? part->n_rows - 1 : 0;
     }

@@ -28,7 +28,8 @@ void mf_draft_take_up(mf_call *call);
 void mf_draft_propose(mf_call *call, mf_batch *batch);
 /* The pass is done: the layer that proposes follows what was evaluated. */
 void mf_draft_follow(mf_call *call, const mf_batch *batch);
-/* What the pass cost, and what it proposed; before it is committed. */
+/* What the pass cost, what it proposed, and what of that can be taken up; before it is committed.
+ */
 void mf_draft_count(mf_call *call, const mf_batch *batch);
 
 /* What follows is under the state lock. */

@@ -116,7 +116,8 @@ static mf_status refer_to_window(mf_session *s, mf_mark *c, mf_error *error)
     if (p->mark_window_bytes != 0)
         first = mf_window_kept(p->window, s->position);
     c->window_first = first > t->first ? first : t->first;
-    const uint32_t n = p->window_bytes != 0 ? t->n - c->window_first : 0;
+    /* behind the position there may be those of tokens evaluated ahead */
+    const uint32_t n = p->window_bytes != 0 ? mf_pages_of(s->position) - c->window_first : 0;
     if (n == 0)
         return MF_OK;
     c->window_pages = mf_alloc_array(&e->allocator, n, sizeof *c->window_pages);

@@ -489,13 +489,14 @@ static uint64_t common_prefix(const mf_session *s, const mf_state *st)
 }
 
 /* Pages before the common prefix's last full one are the session's own where marks need them:
- * they hold the same bits as the state's. Of windows both may have given some back. */
+ * they hold the same bits as the state's. Of windows both may have given some back: where the
+ * session has, of those that the state has, all are the state's. */
 static void take_over_pages(mf_session *s, const mf_state *st, mf_unit_kind kind, uint64_t n_same)
 {
     const uint32_t first = st->first_page[kind], end = st->n_pages[kind];
     uint32_t n_kept = s->n_marks == 0 ? 0 : (uint32_t)(n_same / MF_PAGE_TOKENS);
     n_kept = n_kept < s->pages[kind].n ? n_kept : s->pages[kind].n;
-    if (n_kept < first || n_kept <= s->pages[kind].first)
+    if (n_kept < first || s->pages[kind].first > first)
         n_kept = first;
     for (uint32_t i = n_kept; i < end; i++)
         mf_unit_hold(&s->engine->pool, kind, st->pages[kind][i - first]);

@@ -292,6 +292,116 @@ static void check_batch(const char *name, uint32_t n_chunk, uint32_t n_steps)
     free(d.file);
 }
 
+/* ---------------------------------------- steps ---------------------------------------- */
+
+static int cancel(void *user, uint64_t n_done, uint64_t n_total)
+{
+    (void)user;
+    (void)n_done;
+    (void)n_total;
+    return 1;
+}
+
+/* An item that is cancelled has done nothing, though its first token was evaluated ahead; one that
+ * is evaluated ahead as a whole is done. */
+static void check_step(const char *name)
+{
+    const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8};
+    mf_engine *engine = open_it(name, &with);
+    mf_session *session = make_session(engine);
+    const mf_session_draft *d = &session->draft;
+    mf_error error = {0};
+    for (int32_t token = 1; token < 5; token++)
+        eval(session, &token, 1);
+    REQUIRE(d->n_done < d->n);
+    const int32_t tokens[] = {d->tokens[d->n_done], 1, 2, 3};
+    mf_step_item item = {.struct_bytes = sizeof item, .session = session, .tokens = tokens};
+    item.n_tokens = 4;
+    mf_session_set_progress(session, cancel, NULL);
+    CHECK_STATUS(mf_engine_step(engine, &item, 1, &error), MF_ERR_CANCELLED);
+    CHECK_U64(item.n_done, 0);
+    CHECK_U64(mf_session_position(session), 4);
+    mf_session_set_progress(session, NULL, NULL);
+    for (int32_t token = 1; d->n_done == d->n && token < 9; token++)
+        eval(session, &token, 1);
+    REQUIRE(d->n_done < d->n);
+    const int32_t next = d->tokens[d->n_done];
+    const size_t position = mf_session_position(session);
+    item.tokens = &next;
+    item.n_tokens = 1;
+    mf_session_set_progress(session, cancel, NULL); /* nothing is evaluated, nobody asked */
+    REQUIRE_OK(mf_engine_step(engine, &item, 1, &error), &error);
+    CHECK_U64(item.n_done, 1);
+    CHECK_U64(mf_session_position(session), position + 1);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+}
+
+/* ---------------------------------------- windows ---------------------------------------- */
+
+/* Pages that no window reaches any more are given back, whether a pass proposes or not. */
+static void check_window(const char *name)
+{
+    enum { N_PLAIN = 9, N = 158 };
+    const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8};
+    const drafts d = read_drafts(name);
+    mf_engine *engine = open_it(name, &with);
+    mf_session *session = make_session(engine);
+    const mf_page_table *t = &session->pages[MF_UNIT_WINDOW];
+    uint64_t random = 3;
+    eval(session, d.tokens, N_PLAIN);
+    for (uint32_t i = N_PLAIN; i < N; i++) {
+        const int32_t token = choose(session, d.n_vocab, &random);
+        eval(session, &token, 1);
+        CHECK_MSG(t->first >= mf_window_kept(engine->runner.plan.window, i + 1),
+                  "%s: after %u tokens pages from %u on are held", name, i + 1, t->first);
+    }
+    CHECK(mf_window_kept(engine->runner.plan.window, N) > 0);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    free(d.file);
+}
+
+/* The next token as it was evaluated ahead; there is one. */
+static void eval_ahead(mf_session *session)
+{
+    const mf_session_draft *d = &session->draft;
+    REQUIRE(d->n_done < d->n);
+    const int32_t token = d->tokens[d->n_done];
+    eval(session, &token, 1);
+}
+
+/* A mark at a page's end, behind which tokens are evaluated ahead, has no part in the next page:
+ * what is written there after going back to it leaves forks alone. */
+static void check_mark(const char *name)
+{
+    enum { MARKED = 64 };
+    const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8, .n_sessions = 3};
+    const drafts d = read_drafts(name);
+    mf_engine *engine = open_it(name, &with);
+    mf_session *session = make_session(engine), *fork = NULL, *fresh = make_session(engine);
+    mf_error error = {0};
+    for (int32_t i = 0; i < MARKED; i++) {
+        const int32_t token = i % 7;
+        eval(session, &token, 1);
+    }
+    REQUIRE_OK(mf_mark_save(session, &error), &error);
+    for (int i = 0; i < 2; i++)
+        eval_ahead(session);
+    REQUIRE_OK(mf_session_fork(session, &fork, &error), &error);
+    REQUIRE_OK(mf_mark_restore(session, MARKED, &error), &error);
+    CHECK_U64(session->pages[MF_UNIT_WINDOW].n, mf_pages_of(MARKED));
+    eval(session, d.tokens, 5);
+    eval(fork, d.tokens, 1);
+    eval(fresh, mf_session_tokens(fork), mf_session_position(fork));
+    CHECK_BYTES(mf_session_logits(fork), mf_session_logits(fresh), d.n_vocab * sizeof(float));
+    mf_session_free(&session);
+    mf_session_free(&fork);
+    mf_session_free(&fresh);
+    mf_engine_close(&engine);
+    free(d.file);
+}
+
 /* ---------------------------------------- sampling ---------------------------------------- */
 
 /* The same sampler of the same seed chooses the same tokens: proposals are compared with what it
@@ -459,6 +569,11 @@ int main(void)
         check_same(forms[i], &s, false);
         free(d.file);
     }
+    if (!golden_is_short()) {
+        check_window("draft_v4_bf16");
+        check_mark("draft_v4_bf16");
+    }
+    check_step(cases[0]);
     check_refusal();
     check_profit();
     return test_result();

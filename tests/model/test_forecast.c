@@ -58,6 +58,9 @@ static void test_counts(void)
     REQUIRE_OK(mf_session_forecast(session, n, 0, &f, &error), &error);
     CHECK(f.seconds > 0 && f.n_chunks == 3);
     CHECK_STATUS(mf_session_forecast(session, 1u << 20, 0, &f, &error), MF_ERR_CONTEXT);
+    const size_t room = 160 - mf_session_position(session);
+    REQUIRE_OK(mf_session_forecast(session, room, 0, &f, &error), &error);
+    CHECK_STATUS(mf_session_forecast(session, room + 1, 0, &f, &error), MF_ERR_CONTEXT);
     CHECK_STATUS(mf_session_forecast(NULL, 1, 0, &f, &error), MF_ERR_ARGUMENT);
     CHECK_STATUS(mf_session_forecast(session, 1, 0, NULL, &error), MF_ERR_ARGUMENT);
     golden_free(&g);

@@ -9,9 +9,11 @@
  */
 #include "backend/vulkan_open.h"
 #include "golden.h"
+#include "routing/routing_format.h"
 #include "session/session.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { N_LONG = 140, N_AFTER = 4, N_CONTEXT = 192 };
 
@@ -166,6 +168,31 @@ static void check_beside(mf_engine *engine, const int32_t *tokens, uint32_t n_vo
     mf_session_free(&other);
 }
 
+/* A trace names the sessions of both passes that a step is. */
+static void check_traced(mf_engine *engine, const int32_t *tokens)
+{
+    char path[64];
+    mf_error error = {0};
+    mf_routing *trace = NULL;
+    mf_session *other = make_session(engine), *run = make_session(engine);
+    mf_step_item items[] = {
+        {.struct_bytes = sizeof *items, .session = other, .tokens = tokens, .n_tokens = 1},
+        {.struct_bytes = sizeof *items, .session = run, .tokens = tokens, .n_tokens = N_LONG}};
+    snprintf(path, sizeof path, "/tmp/moeflux-lend-%d", (int)getpid());
+    REQUIRE_OK(mf_engine_record_routing(engine, path, &error), &error);
+    REQUIRE_OK(mf_engine_step(engine, items, 2, &error), &error);
+    REQUIRE_OK(mf_engine_record_routing(engine, NULL, &error), &error);
+    REQUIRE_OK(mf_routing_open(path, NULL, &trace, &error), &error);
+    unlink(path);
+    REQUIRE(trace->n_passes == 2 && trace->n_parts == 2);
+    CHECK_U64(trace->parts[0].n_rows, items[1].n_done);
+    CHECK_U64(trace->parts[1].n_rows, 1);
+    CHECK(trace->parts[0].sequence != trace->parts[1].sequence);
+    mf_routing_close(&trace);
+    mf_session_free(&other);
+    mf_session_free(&run);
+}
+
 /* A pass that ends in the middle, and the next one. */
 static void check_cancelled(mf_engine *engine, const int32_t *tokens, uint32_t n_vocab,
                             const results *want)
@@ -192,10 +219,12 @@ static void check_variant(const golden_case *c, const variant *v, const int32_t 
 {
     mf_engine *engine = open_engine(c, v);
     CHECK(engine->runner.lending.is_on);
-    if (v == &small_chunks)
+    if (v == &small_chunks) {
+        check_traced(engine, tokens);
         check_beside(engine, tokens, n_vocab, want);
-    else
+    } else {
         check_cancelled(engine, tokens, n_vocab, want);
+    }
     mf_engine_close(&engine);
 }
 

@@ -6,6 +6,7 @@
 
 #include "format/source.h"
 #include "forward/finite.h"
+#include "session/session.h"
 
 /* Where a tensor's bytes begin in a safetensors file. */
 static size_t tensor_offset(const unsigned char *file, size_t n_bytes, const char *name)
@@ -27,14 +28,20 @@ static size_t tensor_offset(const unsigned char *file, size_t n_bytes, const cha
     return at;
 }
 
-/* The tensor's first BF16 value becomes NaN or infinite. */
-static void poison(const char *file, const char *tensor, uint16_t bits)
+/* One of the tensor's BF16 values becomes NaN or infinite. */
+static void poison_at(const char *file, const char *tensor, size_t index, uint16_t bits)
 {
     size_t n_bytes;
     unsigned char *data = read_file(scratch_path(file), &n_bytes);
-    memcpy(data + tensor_offset(data, n_bytes, tensor), &bits, sizeof bits);
+    memcpy(data + tensor_offset(data, n_bytes, tensor) + index * sizeof bits, &bits, sizeof bits);
     scratch_write(file, data, n_bytes);
     free(data);
+}
+
+/* Its first. */
+static void poison(const char *file, const char *tensor, uint16_t bits)
+{
+    poison_at(file, tensor, 0, bits);
 }
 
 static int count_calls(void *user, size_t token_index, const float *logits)
@@ -121,6 +128,47 @@ static void check_later(void)
     golden_free(&g);
 }
 
+/* Evaluates tokens one by one; the first that was evaluated ahead at the end. */
+static int32_t eval_proposing(const char *dir, mf_engine **engine, mf_session **session)
+{
+    mf_engine_options options;
+    mf_error error = {0};
+    mf_engine_options_default(&options);
+    options.n_context_tokens = 64;
+    options.n_draft_tokens = 2;
+    options.draft = MF_DRAFT_ALWAYS;
+    REQUIRE_OK(mf_engine_open(dir, &options, engine, &error), &error);
+    REQUIRE_OK(mf_session_create(*engine, session, &error), &error);
+    for (int32_t token = 1; token < 4; token++)
+        REQUIRE_OK(mf_session_eval(*session, &token, 1, &error), &error);
+    const mf_session_draft *d = &(*session)->draft;
+    return d->n > 1 ? d->tokens[1] : -1;
+}
+
+/* A token that is proposed, and of which no logits come, fails nobody who does not bring it. */
+static void check_proposed(void)
+{
+    const char *dir = scratch_copy("draft_v3_bf16");
+    const size_t hidden_size = 48;
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    const int32_t token = eval_proposing(dir, &engine, &session), other = 1;
+    REQUIRE(token > 3);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    poison_at("model.safetensors", "model.embed_tokens.weight", (size_t)token * hidden_size,
+              0x7FC0);
+    CHECK(eval_proposing(dir, &engine, &session) == -1);
+    CHECK_STATUS(mf_session_eval(session, &token, 1, &error), MF_ERR_FORMAT);
+    CHECK_CONTAINS(error.message, "the logits of token 3 are not finite numbers");
+    CHECK_U64(mf_session_position(session), 3);
+    REQUIRE_OK(mf_session_eval(session, &other, 1, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    scratch_remove();
+}
+
 /* Each place among the lanes and behind them. */
 static void check_values(void)
 {
@@ -183,6 +231,7 @@ int main(void)
     enum { NOT_A_NUMBER = 0x7FC0, INFINITE = 0x7F80 };
     check_values();
     check_later();
+    check_proposed();
     check_poisoned("k2_bf16", "model.safetensors", "model.layers.0.input_layernorm.weight",
                    NOT_A_NUMBER, "comes out of layer 0");
     check_poisoned("k2_bf16", "model.safetensors", "model.layers.1.post_attention_layernorm.weight",

@@ -5,6 +5,7 @@
  * than the window needs a mark. What comes of it is the same bits as with everything held.
  */
 #include "golden.h"
+#include "scratch_dir.h"
 
 #include "session/session.h"
 
@@ -277,9 +278,47 @@ static void check_stored(const fixture *f)
     mf_engine_close(&e);
 }
 
+/* A window of several pages, and a mark whose last pages the session still has, its first not any
+ * more: a text that parts from the session's there takes all of the mark's. */
+static void check_wide(void)
+{
+    enum { MARKED = 171, HELD = 338, PARTED = MARKED + 9 };
+    fixture f = {.c = golden_case_find("mistral_window_bf16"), .n_vocab = 128};
+    int32_t tokens[PARTED];
+    mf_engine *e = NULL;
+    mf_engine_options options = golden_options(f.c);
+    mf_sync_result result = {0};
+    mf_error error = {0};
+    const char *path = scratch_copy(f.c->name);
+    scratch_replace("config.json", "\"sliding_window\": 11", "\"sliding_window\": 100");
+    options.n_context_tokens = N_CONTEXT;
+    options.n_chunk_tokens = 64;
+    options.n_sessions = 2;
+    REQUIRE_OK(mf_engine_open(path, &options, &e, &error), &error);
+    mf_session *s = new_session(e), *fresh = new_session(e);
+    for (size_t i = 0; i < HELD; i++)
+        f.tokens[i] = (int32_t)((i * 5 + i / 11) % f.n_vocab);
+    memcpy(tokens, f.tokens, sizeof tokens);
+    for (size_t i = MARKED; i < PARTED; i++)
+        tokens[i] = (tokens[i] + 1) % (int32_t)f.n_vocab;
+    REQUIRE_OK(mf_session_eval(s, f.tokens, MARKED, &error), &error);
+    REQUIRE_OK(mf_mark_save(s, &error), &error);
+    REQUIRE_OK(mf_session_eval(s, f.tokens + MARKED, HELD - MARKED, &error), &error);
+    CHECK(s->pages[MF_UNIT_WINDOW].first > mf_window_first(e->runner.plan.window, MARKED));
+    CHECK(s->pages[MF_UNIT_WINDOW].first < MARKED / MF_PAGE_TOKENS);
+    REQUIRE_OK(mf_session_sync(s, tokens, PARTED, &result, &error), &error);
+    CHECK_U64(result.n_reused, MARKED);
+    REQUIRE_OK(mf_session_eval(fresh, tokens, PARTED, &error), &error);
+    CHECK_BYTES(mf_session_logits(s), mf_session_logits(fresh), f.n_vocab * sizeof(float));
+    mf_session_free(&s);
+    mf_session_free(&fresh);
+    mf_engine_close(&e);
+}
+
 int main(void)
 {
     atexit(remove_store);
+    atexit(scratch_remove);
     static const char *const names[] = {"gpt_oss_bf16", "mistral_window_bf16", "qwen2_window_f16",
                                         "llama4_mlx_bf16", "deepseek_v4_bf16"};
     const size_t n = golden_is_short() ? 1 : sizeof names / sizeof *names;
@@ -292,5 +331,6 @@ int main(void)
         check_stored(&f);
         free(f.whole);
     }
+    check_wide();
     return test_result();
 }
