@@ -121,30 +121,49 @@ static mf_status check_apart(const mf_conversion *c, uint32_t dir, mf_error *err
     return MF_OK;
 }
 
+/* How much of a path is not slashes at its end. */
+static size_t trimmed(const char *path, size_t n)
+{
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+/* How much of a directory's path names the one that it would be in; 0: none, where we are. */
+static size_t parent_chars(const mf_output_dir *d)
+{
+    size_t n = trimmed(d->path, strlen(d->path));
+    while (n > 0 && d->path[n - 1] != '/')
+        n--;
+    return n;
+}
+
 /* Whether a directory that is not there can be made, by the one that it would be in. */
 static mf_status check_makeable(const mf_output_dir *d, mf_error *error)
 {
-    char parent[MF_MAX_PATH];
-    size_t n = strlen(d->path);
-    memcpy(parent, d->path, n + 1);
-    while (n > 1 && parent[n - 1] == '/')
-        n--;
-    while (n > 0 && parent[n - 1] != '/')
-        n--;
-    snprintf(parent + n, sizeof parent - n, ".");
+    char parent[MF_MAX_PATH + 1];
+    snprintf(parent, sizeof parent, "%.*s.", (int)parent_chars(d), d->path);
     if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0)
         return MF_OK;
     return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
                       "%s: cannot make the directory", d->path);
 }
 
+/* Whether it would be in one that is made before it. */
+static bool is_in_earlier(const mf_conversion *c, const mf_output_dir *d)
+{
+    const size_t n = trimmed(d->path, parent_chars(d));
+    for (const mf_output_dir *before = c->dirs; before < d; before++)
+        if (n != 0 && trimmed(before->path, strlen(before->path)) == n &&
+            memcmp(before->path, d->path, n) == 0)
+            return true;
+    return false;
+}
+
 static mf_status check_directory(const mf_conversion *c, const mf_output_dir *d, mf_error *error)
 {
-    const mf_output_dir *first = &c->dirs[0]; /* made before others, which may be in it */
-    if (d->fd < 0 && d != first && strncmp(d->path, first->path, strlen(first->path)) == 0)
-        return MF_OK;
     if (d->fd < 0)
-        return check_makeable(d, error);
+        return is_in_earlier(c, d) ? MF_OK : check_makeable(d, error);
     if (faccessat(AT_FDCWD, d->path, W_OK | X_OK, AT_EACCESS) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be written", d->path);
     return faccessat(d->fd, MARK, F_OK, 0) == 0 ? MF_OK : check_empty(d, error);

@@ -194,6 +194,13 @@ fi
 # but a drive's folder may be in the first
 run convert "$demo" "$scratch/outer" --split "$scratch/outer/inner" --verify
 expect_code 0
+run convert "$demo" "$scratch/above/" --split "$scratch/above/in" --split "$scratch/above/in/it" --dry-run
+expect_code 0
+# not below it where nothing is, nor in another whose name begins alike
+for words in "$scratch/above/a/b" "$scratch/above_it/in"; do
+    run convert "$demo" "$scratch/above" --split "$words" --dry-run
+    expect_error "$words: cannot make the directory: No such file or directory"
+done
 (
     cd "$scratch" || exit 1
     "$MOEFLUX" convert "$demo" here --dry-run >"$out" 2>"$err"
