@@ -214,6 +214,23 @@ static mf_status link_drive(const mf_conversion *c, uint32_t drive, mf_error *er
                       name);
 }
 
+/* The layers' files have the same names in the folder for those of the first directory as in
+ * others. */
+static mf_status check_experts(const mf_conversion *c, mf_error *error)
+{
+    struct stat experts, st;
+    if (fstatat(c->dirs[0].fd, "experts", &experts, 0) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/experts: cannot be looked at",
+                          c->dirs[0].path);
+    for (uint32_t i = 1; i < c->n_dirs; i++)
+        if (fstat(c->dirs[i].fd, &st) == 0 && st.st_dev == experts.st_dev &&
+            st.st_ino == experts.st_ino)
+            return mf_fail(error, MF_ERR_ARGUMENT,
+                           "%s: is named twice; the first directory's experts go there",
+                           c->dirs[i].path);
+    return MF_OK;
+}
+
 mf_status mf_output_open(mf_conversion *c, mf_error *error)
 {
     char id[MARK_CHARS + 1];
@@ -227,7 +244,7 @@ mf_status mf_output_open(mf_conversion *c, mf_error *error)
     if (mkdirat(c->dirs[0].fd, "experts", 0777) != 0 && errno != EEXIST)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/experts: cannot make the directory",
                           c->dirs[0].path);
-    return MF_OK;
+    return check_experts(c, error);
 }
 
 /* The names of the layers' files, which bringing their folder's parent to the drive leaves out. */

@@ -169,6 +169,10 @@ for words in "$scratch/none" "$scratch/./none"; do
     expect_error "$words: is named twice; each drive has a directory of its own"
     expect_true [ ! -e "$scratch/none" ]
 done
+# the folder that the first has for its own
+run convert "$demo" "$scratch/none" --split "$scratch/none/experts"
+expect_error "$scratch/none/experts: is named twice; the first directory's experts go there"
+expect_true [ ! -e "$scratch/none" ]
 # so is a folder that is not there to make one in, or not to be written in
 for option in --dry-run "--check $scratch/nothing" "--bits 2 --calibrate $scratch/nothing"; do
     # shellcheck disable=SC2086 # an option and its value
