@@ -53,7 +53,8 @@ typedef struct mf_output_dir {
     char path[MF_MAX_PATH];
     int fd;      /* -1: not open */
     int mark_fd; /* of its mark, locked; -1: none */
-    bool is_new; /* made by this call */
+    bool is_new;    /* made by this call */
+    bool is_marked; /* its mark was made by this call */
 } mf_output_dir;
 
 typedef struct mf_conversion {

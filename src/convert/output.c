@@ -80,6 +80,7 @@ static mf_status write_mark(mf_output_dir *d, const char *id, mf_error *error)
     d->mark_fd = mf_open_apart(d->fd, MARK, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
     if (d->mark_fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot make the file", d->path, MARK);
+    d->is_marked = true;
     MF_TRY(lock_mark(d, error));
     if (pwrite(d->mark_fd, id, MARK_CHARS, 0) != MARK_CHARS || fsync(d->mark_fd) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be written", d->path, MARK);
@@ -285,16 +286,18 @@ void mf_output_close(mf_conversion *c)
 void mf_output_retract(mf_conversion *c)
 {
     for (uint32_t i = c->n_dirs; i-- > 0;) {
-        if (c->dirs[i].fd < 0 || !c->dirs[i].is_new)
+        const mf_output_dir *d = &c->dirs[i];
+        if (d->fd < 0 || !(d->is_new || d->is_marked))
             continue;
         for (uint32_t drive = 1; i == 0 && drive < c->n_dirs; drive++) {
             char name[32];
             snprintf(name, sizeof name, "drive_%u", drive);
-            (void)unlinkat(c->dirs[0].fd, name, 0);
+            (void)unlinkat(d->fd, name, 0);
         }
-        (void)unlinkat(c->dirs[i].fd, "experts", AT_REMOVEDIR);
-        (void)unlinkat(c->dirs[i].fd, MARK, 0);
-        (void)rmdir(c->dirs[i].path);
+        (void)unlinkat(d->fd, "experts", AT_REMOVEDIR);
+        (void)unlinkat(d->fd, MARK, 0);
+        if (d->is_new)
+            (void)rmdir(d->path);
     }
 }
 

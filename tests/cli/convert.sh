@@ -250,4 +250,12 @@ if [ -e "$scratch/killed/moeflux.partial" ]; then
     expect_true [ "$(json "$out" n_layers_kept)" -ge 1 ]
 fi
 expect_true diff -r "$scratch/whole" "$scratch/killed"
+
+# what was not begun leaves a folder that was there as empty as it was, for other options
+mkdir "$scratch/empty" "$scratch/begun"
+echo 0123456789abcdef0123456789abcdef >"$scratch/begun/moeflux.partial"
+run convert "$demo" "$scratch/empty" --split "$scratch/begun"
+expect_error "$scratch/begun: holds what is left of another conversion*"
+expect_true [ -z "$(ls -A "$scratch/empty")" ]
+expect_true [ "$(ls -A "$scratch/begun")" = moeflux.partial ]
 finish
