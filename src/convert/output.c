@@ -311,20 +311,33 @@ uint64_t mf_output_size(const mf_output_dir *dir, const char *name)
     return (uint64_t)st.st_size;
 }
 
+/* What a file of so many bytes still takes of the drive: what an earlier call left of it, under its
+ * temporary name, has its room already. */
+static uint64_t missing_of_file(const mf_output_dir *dir, const char *name, uint64_t n_bytes)
+{
+    char temporary[80];
+    struct stat st;
+    if (mf_output_size(dir, name) == n_bytes)
+        return 0;
+    snprintf(temporary, sizeof temporary, "%s.tmp", name);
+    const bool is_there = fstatat(dir->fd, temporary, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    const uint64_t n_taken = is_there && S_ISREG(st.st_mode) ? (uint64_t)st.st_blocks * 512 : 0;
+    return n_taken < n_bytes ? n_bytes - n_taken : 0;
+}
+
 /* What the directory is still to get. */
 static uint64_t missing_bytes(const mf_conversion *c, uint32_t dir)
 {
     uint64_t n_bytes = 0;
-    if (dir == 0 && mf_output_size(&c->dirs[0], MF_ALIGNED_DENSE) != c->dense_bytes)
-        n_bytes = c->dense_bytes;
+    if (dir == 0)
+        n_bytes = missing_of_file(&c->dirs[0], MF_ALIGNED_DENSE, c->dense_bytes);
     for (uint32_t i = 0; i < c->source.h.n_moe_layers; i++) {
         const mf_target_layer *t = &c->layers[i];
         char name[64];
         mf_aligned_expert_file(t->layer, 0, name, sizeof name);
         if (dir != 0)
             mf_target_file_name(t, name, sizeof name);
-        if (mf_output_size(&c->dirs[dir], name) != t->file_bytes[dir])
-            n_bytes += t->file_bytes[dir];
+        n_bytes += missing_of_file(&c->dirs[dir], name, t->file_bytes[dir]);
     }
     return n_bytes;
 }

@@ -258,4 +258,20 @@ run convert "$demo" "$scratch/empty" --split "$scratch/begun"
 expect_error "$scratch/begun: holds what is left of another conversion*"
 expect_true [ -z "$(ls -A "$scratch/empty")" ]
 expect_true [ "$(ls -A "$scratch/begun")" = moeflux.partial ]
+
+# on a drive that has just room enough: what a killed one was at counts as there, room and all
+if [ "$(id -u)" = 0 ] && mkdir "$scratch/drive" && mount -t tmpfs -o size=400m none "$scratch/drive" 2>/dev/null; then
+    run convert "$model" "$scratch/drive/out" --quiet
+    expect_code 0
+    used=$(du -sm "$scratch/drive" | cut -f1)
+    mv "$scratch/drive/out/experts/layer_15.bin" "$scratch/drive/out/experts/layer_15.bin.tmp"
+    json "$scratch/drive/out/moeflux.json" id | tr -d '"' >"$scratch/drive/out/moeflux.partial"
+    rm "$scratch/drive/out/moeflux.json"
+    mount -o remount,size=$((used + 68))m "$scratch/drive"
+    run convert "$model" "$scratch/drive/out" --json
+    expect_code 0
+    expect_true [ "$(json "$out" n_layers_kept)" -eq 15 ]
+    expect_true diff -r "$scratch/whole" "$scratch/drive/out"
+    umount "$scratch/drive" || umount -l "$scratch/drive"
+fi
 finish
