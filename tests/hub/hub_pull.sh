@@ -143,6 +143,12 @@ check_gguf :q4_k_m m-Q4_K_M.gguf
 check_gguf "" m-Q4_K_M.gguf
 check_gguf :m-Q4_K_S.gguf m-Q4_K_S.gguf
 check_gguf :Q8_0 Q8_0/m-Q8_0-00001-of-00002.gguf Q8_0/m-Q8_0-00002-of-00002.gguf
+# beside another that was fetched by its name, it is still the one without a name
+run pull org/gguf --force
+expect_code 0
+expect_exact "$out" "$(snapshot org/gguf)/m-Q4_K_M.gguf"
+run info org/gguf
+expect_error "*m-Q4_K_M.gguf: *"
 run pull org/gguf:Q6_K --force
 expect_error "org/gguf:Q6_K: there is no GGUF model 'Q6_K'; there are: *m-Q4_K_M.gguf*"
 run pull org/gguf:Q4_K_M
