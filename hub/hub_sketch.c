@@ -75,11 +75,17 @@ static bool sketch_path(const char *dir, const mf_hub_file *file, char path[MF_H
            mf_hub_fail(error, MF_ERR_ARGUMENT, "%.600s: the path is too long", dir);
 }
 
-/* Takes a held file from the cache instead of asking for it. */
+/* Takes a held file from the cache, which may be named by a path from here, instead of asking for
+ * it. */
 static bool from_cache(const mf_hub_model *m, const mf_hub_file *file, const char *path)
 {
     char blob[MF_HUB_PATH_CHARS];
-    return file->is_held && mf_hub_blob_path(m, file, blob) && symlink(blob, path) == 0;
+    if (!file->is_held || !mf_hub_blob_path(m, file, blob))
+        return false;
+    char *target = realpath(blob, NULL);
+    const bool good = target && symlink(target, path) == 0;
+    free(target);
+    return good;
 }
 
 /* The beginnings of up to AT_ONCE files, and their rests where they are longer. */

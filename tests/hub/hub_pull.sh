@@ -117,6 +117,18 @@ expect_true [ "$(n_requests 'Bearer from_file')" -gt 0 ]
 HF_TOKEN='' HF_HUB_DISABLE_IMPLICIT_TOKEN=1 HF_HUB_CACHE="$scratch/elsewhere" "$MOEFLUX" pull org/tiny >"$out" 2>"$err"
 expect_true [ "$(n_requests 'Bearer')" -eq 0 ]
 
+# a cache that is named by a path from here: looked at before it is there, filled, and taken from
+(
+    cd "$scratch" || exit 1
+    export HF_HUB_CACHE=from/here
+    "$MOEFLUX" pull org/tiny --dry-run --json >"$scratch/free" && "$MOEFLUX" pull org/tiny -q &&
+        "$MOEFLUX" pull org/tiny --dry-run --json
+) >"$out" 2>"$err" </dev/null
+code=$? last="pull to a cache named from here"
+expect_code 0
+expect_true at_most 1 "$(json "$scratch/free" free_bytes)"
+expect_true [ "$(tail -1 "$out" | sed 's/.*"runs": \([a-z]*\).*/\1/')" = true ]
+
 # GGUF: one model of several, all its parts
 gguf=$scratch/gguf
 mkdir -p "$gguf/Q8_0"
