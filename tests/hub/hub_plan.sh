@@ -59,6 +59,7 @@ expect_same_plan
 # Ctrl-C ends it, whatever models are still to come, and leaves nothing behind
 fault 503 1000 /store/
 for words in "plan org/tiny org/tiny" "pull org/tiny" "pull org/tiny --dry-run"; do
+    : >"$err" # what the one before said
     # shellcheck disable=SC2086
     "$MOEFLUX" $words >"$out" 2>"$err" </dev/null &
     pid=$!
