@@ -48,6 +48,7 @@ struct mf_hub_ahead {
     ahead_need *first_need, *last_need;
     mf_hub_progress progress;
     bool is_open, is_over, is_failed, is_cancelled;
+    bool has_links; /* the folder is ours */
     mf_error error;
 };
 
@@ -119,6 +120,7 @@ bool mf_hub_ahead_open(mf_hub_ahead *a, const char *blobs_dir, mf_hub_item *item
     if (!a)
         return true;
     mf_hub_ahead_lock(a);
+    a->has_links = true;
     const bool good = link_all(a, blobs_dir, items, n_items, error);
     a->is_open = good;
     mf_hub_ahead_unlock(a);
@@ -387,14 +389,6 @@ void mf_hub_ahead_clear(const mf_hub_places *places, const mf_hub_name *name)
         (void)nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static bool clear_folder(mf_hub_ahead *a, mf_error *error)
-{
-    if (!mf_hub_folder(&a->model->places, &a->model->name, FOLDER, a->folder))
-        return mf_hub_fail(error, MF_ERR_ARGUMENT, "the cache's path is too long");
-    mf_hub_ahead_clear(&a->model->places, &a->model->name);
-    return true;
-}
-
 static mf_hub_ahead *make(mf_hub_model *model)
 {
     mf_hub_ahead *a = calloc(1, sizeof *a);
@@ -446,9 +440,12 @@ bool mf_hub_ahead_begin(mf_hub_model *model, bool (*stop)(void), mf_hub_ahead **
     mf_hub_ahead *a = make(model);
     if (!a)
         return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no memory for %s", model->name.repo);
-    if (!clear_folder(a, error) || !start_thread(a)) {
+    const bool has_name = mf_hub_folder(&model->places, &model->name, FOLDER, a->folder);
+    if (!has_name || !start_thread(a)) {
         release(&a);
-        return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no thread to fetch with");
+        return has_name
+                   ? mf_hub_fail(error, MF_ERR_NO_MEMORY, "no thread to fetch with")
+                   : mf_hub_fail(error, MF_ERR_ARGUMENT, "the cache's path is too long");
     }
     if (wait_until_open(a, stop, error) && a->is_open && wait_for_heads(a, error) &&
         mf_hub_name_model(model, a->folder, path, error)) {
@@ -476,6 +473,7 @@ void mf_hub_ahead_end(mf_hub_ahead **ahead)
         return;
     mf_hub_ahead_cancel(a);
     pthread_join(a->thread, NULL);
-    mf_hub_ahead_clear(&a->model->places, &a->model->name);
+    if (a->has_links) /* else another program's may be there */
+        mf_hub_ahead_clear(&a->model->places, &a->model->name);
     release(ahead);
 }
