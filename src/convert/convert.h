@@ -114,10 +114,13 @@ void mf_output_retract(mf_conversion *c);
 /* Bytes of a file that is there and whole; UINT64_MAX: there is none. */
 uint64_t mf_output_size(const mf_output_dir *dir, const char *name);
 
+/* The longest are those of templates, in their folder. */
+#define MF_OUTPUT_NAME_CHARS 320u
+
 /* A file under a temporary name, which gets its own when all of it is on the drive. */
 typedef struct mf_output_file {
     const mf_output_dir *dir;
-    char name[64];
+    char name[MF_OUTPUT_NAME_CHARS];
     int fd;
     int direct_fd; /* the same file past the page cache; -1: not to be had there */
 } mf_output_file;

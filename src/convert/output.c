@@ -315,7 +315,7 @@ uint64_t mf_output_size(const mf_output_dir *dir, const char *name)
  * temporary name, has its room already. */
 static uint64_t missing_of_file(const mf_output_dir *dir, const char *name, uint64_t n_bytes)
 {
-    char temporary[80];
+    char temporary[MF_OUTPUT_NAME_CHARS + 8];
     struct stat st;
     if (mf_output_size(dir, name) == n_bytes)
         return 0;
@@ -382,7 +382,7 @@ static mf_status fail_file(const mf_output_file *f, mf_error *error, const char 
 mf_status mf_output_begin(const mf_output_dir *dir, const char *name, uint64_t n_bytes,
                           mf_output_file *out, mf_error *error)
 {
-    char temporary[80];
+    char temporary[MF_OUTPUT_NAME_CHARS + 8];
     mf_output_file f = {.dir = dir, .direct_fd = -1};
     snprintf(f.name, sizeof f.name, "%s", name);
     temporary_name(&f, temporary, sizeof temporary);
@@ -439,7 +439,7 @@ void mf_output_flush(const mf_output_file *f, uint64_t at, uint64_t n_bytes)
 
 mf_status mf_output_commit(mf_output_file *f, mf_error *error)
 {
-    char temporary[80];
+    char temporary[MF_OUTPUT_NAME_CHARS + 8];
     mf_status status = MF_OK;
     temporary_name(f, temporary, sizeof temporary);
     if (fdatasync(f->fd) != 0)

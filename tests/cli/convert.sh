@@ -223,6 +223,16 @@ run convert "$demo" "$scratch/none" --layer-bits 3-1:4
 expect_usage_error "--layer-bits: '3-1:4' is not a list like*"
 expect_true [ ! -e "$scratch/none" ]
 
+# templates go with it, whatever their names
+mkdir "$scratch/named"
+cp -r "$demo/." "$scratch/named"
+mkdir -p "$scratch/named/additional_chat_templates"
+long=of_tools_that_are_called_by_a_name_that_is_long.jinja
+echo '{{ messages[0].content }}' >"$scratch/named/additional_chat_templates/$long"
+run convert "$scratch/named" "$scratch/with_named" --quiet
+expect_code 0
+expect_true diff -r "$scratch/named/additional_chat_templates" "$scratch/with_named/additional_chat_templates"
+
 # killed in the middle, and taken up: the same files as without
 random_model
 rm -r "$model"
