@@ -51,8 +51,8 @@ static inline const mf_run *mf_target_source(const mf_target_layer *layer, uint3
 /* One directory that is written to. */
 typedef struct mf_output_dir {
     char path[MF_MAX_PATH];
-    int fd;      /* -1: not open */
-    int mark_fd; /* of its mark, locked; -1: none */
+    int fd;         /* -1: not open */
+    int mark_fd;    /* of its mark, locked; -1: none */
     bool is_new;    /* made by this call */
     bool is_marked; /* its mark was made by this call */
 } mf_output_dir;
