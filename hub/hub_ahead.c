@@ -341,6 +341,14 @@ static bool has_header(const char *path, const char *end)
     return n >= n_end && strcmp(path + n - n_end, end) == 0;
 }
 
+static bool wait_for_expert_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
+{
+    unsigned char start[MF_HUB_EXPERT_START];
+    return mf_hub_ahead_await(a, fd, 0, sizeof start) == 0 &&
+           pread(fd, start, sizeof start, 0) == sizeof start &&
+           mf_hub_ahead_await(a, fd, 0, mf_hub_expert_head_bytes(file, start)) == 0;
+}
+
 /* What the engine reads without asking: small files, and headers. */
 static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
 {
@@ -349,6 +357,8 @@ static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
     uint64_t n = 0;
     if (mf_hub_is_gguf(file->path))
         return mf_hub_ahead_await(a, fd, 0, gguf_bytes) == 0;
+    if (mf_hub_has_expert_head(file))
+        return wait_for_expert_head(a, file, fd);
     if (has_header(file->path, ".bin"))
         return true;
     if (!has_header(file->path, ".safetensors"))
@@ -443,9 +453,8 @@ bool mf_hub_ahead_begin(mf_hub_model *model, bool (*stop)(void), mf_hub_ahead **
     const bool has_name = mf_hub_folder(&model->places, &model->name, FOLDER, a->folder);
     if (!has_name || !start_thread(a)) {
         release(&a);
-        return has_name
-                   ? mf_hub_fail(error, MF_ERR_NO_MEMORY, "no thread to fetch with")
-                   : mf_hub_fail(error, MF_ERR_ARGUMENT, "the cache's path is too long");
+        return has_name ? mf_hub_fail(error, MF_ERR_NO_MEMORY, "no thread to fetch with")
+                        : mf_hub_fail(error, MF_ERR_ARGUMENT, "the cache's path is too long");
     }
     if (wait_until_open(a, stop, error) && a->is_open && wait_for_heads(a, error) &&
         mf_hub_name_model(model, a->folder, path, error)) {

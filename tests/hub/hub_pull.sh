@@ -117,6 +117,26 @@ expect_true [ "$(n_requests 'Bearer from_file')" -gt 0 ]
 HF_TOKEN='' HF_HUB_DISABLE_IMPLICIT_TOKEN=1 HF_HUB_CACHE="$scratch/elsewhere" "$MOEFLUX" pull org/tiny >"$out" 2>"$err"
 expect_true [ "$(n_requests 'Bearer')" -eq 0 ]
 
+# in moeflux's own form: of its files of experts the beginning says where they lie
+run run "$model" -p x -n 4 --temp 0 --raw -q
+cp "$out" "$scratch/expected"
+run convert "$model" "$scratch/own" --quiet
+publish org/own "$scratch/own"
+run plan org/own --drive 1G --memory 1G
+expect_code 0
+: >"$log"
+run pull org/own --dry-run --json
+expect_true [ "$(json "$out" runs)" = true ]
+expect_true [ "$(n_requests 'dense.bin')" -eq 0 ]
+for option in --while-pulling -q; do
+    run run org/own -p x -n 4 --temp 0 --raw -q $option
+    expect_code 0
+    expect_same "$out" "$scratch/expected"
+    run pull org/own -q
+    expect_code 0
+    expect_true diff -r "$(snapshot org/own)" "$scratch/own"
+done
+
 # a cache that is named by a path from here: looked at before it is there, filled, and taken from
 (
     cd "$scratch" || exit 1
