@@ -137,6 +137,18 @@ for option in --while-pulling -q; do
     expect_true diff -r "$(snapshot org/own)" "$scratch/own"
 done
 
+# made of a GGUF model: its vocabulary is no model, and comes with it
+run convert "$SOURCE/tests/model/data/gguf_with_text/model.gguf" "$scratch/own_gguf" --quiet
+publish org/own_gguf "$scratch/own_gguf"
+for option in --while-pulling -q; do
+    run run org/own_gguf -p x -n 4 --temp 0 --raw -q $option
+    expect_code 0
+    run pull org/own_gguf -q
+    expect_code 0
+    expect_exact "$out" "$(snapshot org/own_gguf)"
+    expect_true diff -r "$(snapshot org/own_gguf)" "$scratch/own_gguf"
+done
+
 # a cache that is named by a path from here: looked at before it is there, filled, and taken from
 (
     cd "$scratch" || exit 1
