@@ -48,13 +48,15 @@ for shard in "$scratch"/long/*.safetensors; do
     mv "$scratch/shard" "$shard"
 done
 publish org/long "$scratch/long"
-plan_of "$scratch/long" "$scratch/local"
-plan_of org/long "$scratch/remote"
-expect_same_plan
-fault norange 1000 /store/
-plan_of org/long "$scratch/remote"
-fault
-expect_same_plan
+# the same model, but for what budgets hold of it, which is less what reading the header has taken
+sed 's/"here".*//' "$scratch/local" >"$scratch/expected"
+for kind in '' norange; do
+    [ -z "$kind" ] || fault $kind 1000 /store/
+    plan_of org/long "$scratch/long.remote"
+    fault
+    sed 's/"here".*//' "$scratch/long.remote" >"$scratch/got"
+    expect_same "$scratch/got" "$scratch/expected"
+done
 
 # Ctrl-C ends it, whatever models are still to come, and leaves nothing behind
 fault 503 1000 /store/
