@@ -48,6 +48,7 @@ struct mf_hub_ahead {
     ahead_need *first_need, *last_need;
     mf_hub_progress progress;
     bool is_open, is_over, is_failed, is_cancelled;
+    bool has_links; /* the folder is ours */
     mf_error error;
 };
 
@@ -119,6 +120,7 @@ bool mf_hub_ahead_open(mf_hub_ahead *a, const char *blobs_dir, mf_hub_item *item
     if (!a)
         return true;
     mf_hub_ahead_lock(a);
+    a->has_links = true;
     const bool good = link_all(a, blobs_dir, items, n_items, error);
     a->is_open = good;
     mf_hub_ahead_unlock(a);
@@ -339,6 +341,14 @@ static bool has_header(const char *path, const char *end)
     return n >= n_end && strcmp(path + n - n_end, end) == 0;
 }
 
+static bool wait_for_expert_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
+{
+    unsigned char start[MF_HUB_EXPERT_START];
+    return mf_hub_ahead_await(a, fd, 0, sizeof start) == 0 &&
+           pread(fd, start, sizeof start, 0) == sizeof start &&
+           mf_hub_ahead_await(a, fd, 0, mf_hub_expert_head_bytes(file, start)) == 0;
+}
+
 /* What the engine reads without asking: small files, and headers. */
 static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
 {
@@ -347,6 +357,8 @@ static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
     uint64_t n = 0;
     if (mf_hub_is_gguf(file->path))
         return mf_hub_ahead_await(a, fd, 0, gguf_bytes) == 0;
+    if (mf_hub_has_expert_head(file))
+        return wait_for_expert_head(a, file, fd);
     if (has_header(file->path, ".bin"))
         return true;
     if (!has_header(file->path, ".safetensors"))
@@ -385,14 +397,6 @@ void mf_hub_ahead_clear(const mf_hub_places *places, const mf_hub_name *name)
     char folder[MF_HUB_PATH_CHARS];
     if (mf_hub_folder(places, name, FOLDER, folder))
         (void)nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static bool clear_folder(mf_hub_ahead *a, mf_error *error)
-{
-    if (!mf_hub_folder(&a->model->places, &a->model->name, FOLDER, a->folder))
-        return mf_hub_fail(error, MF_ERR_ARGUMENT, "the cache's path is too long");
-    mf_hub_ahead_clear(&a->model->places, &a->model->name);
-    return true;
 }
 
 static mf_hub_ahead *make(mf_hub_model *model)
@@ -446,9 +450,11 @@ bool mf_hub_ahead_begin(mf_hub_model *model, bool (*stop)(void), mf_hub_ahead **
     mf_hub_ahead *a = make(model);
     if (!a)
         return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no memory for %s", model->name.repo);
-    if (!clear_folder(a, error) || !start_thread(a)) {
+    const bool has_name = mf_hub_folder(&model->places, &model->name, FOLDER, a->folder);
+    if (!has_name || !start_thread(a)) {
         release(&a);
-        return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no thread to fetch with");
+        return has_name ? mf_hub_fail(error, MF_ERR_NO_MEMORY, "no thread to fetch with")
+                        : mf_hub_fail(error, MF_ERR_ARGUMENT, "the cache's path is too long");
     }
     if (wait_until_open(a, stop, error) && a->is_open && wait_for_heads(a, error) &&
         mf_hub_name_model(model, a->folder, path, error)) {
@@ -476,6 +482,7 @@ void mf_hub_ahead_end(mf_hub_ahead **ahead)
         return;
     mf_hub_ahead_cancel(a);
     pthread_join(a->thread, NULL);
-    mf_hub_ahead_clear(&a->model->places, &a->model->name);
+    if (a->has_links) /* else another program's may be there */
+        mf_hub_ahead_clear(&a->model->places, &a->model->name);
     release(ahead);
 }

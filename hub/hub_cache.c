@@ -159,6 +159,12 @@ static mf_hub_state find_gguf(const char *snapshot, const char *choice, char *pa
 {
     gguf_search search = {.choice = choice};
     search_gguf(&search, snapshot, "", 0);
+    if (search.n_found > 1 && *choice == '\0') { /* the one that is fetched without a choice */
+        gguf_search usual = {.choice = "Q4_K_M"};
+        search_gguf(&usual, snapshot, "", 0);
+        if (usual.n_found == 1)
+            search = usual;
+    }
     if (search.n_found == 1)
         return join(path, snapshot, search.found) ? MF_HUB_HELD : MF_HUB_PARTIAL;
     if (search.n_found > 1)

@@ -69,7 +69,8 @@ static bool is_packed_file(const mf_hub_file *file)
     static const char *const folders[] = {
         "artifacts/",           "root/",    "mlx/",  "packed_experts/",
         "packed_experts_2bit/", "experts/", "drive_"};
-    if (strcmp(file->path, "model_weights.bin") == 0 || strcmp(file->path, "dense.bin") == 0)
+    if (strcmp(file->path, "model_weights.bin") == 0 || strcmp(file->path, "dense.bin") == 0 ||
+        strcmp(file->path, MF_HUB_TEXT_GGUF) == 0)
         return true;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         if (begins_with(file->path, folders[i]))

@@ -253,12 +253,14 @@ typedef struct gets {
 static bool take_text(mf_hub_request *r, const char *data, size_t n_bytes)
 {
     mf_hub_text *text = r->owner;
-    const bool is_beginning = r->is_whole && text->begin == 0 && text->end != MF_HUB_ALL;
-    if (is_beginning && n_bytes > text->n_max_bytes - text->n_bytes) {
-        r->has_enough = true; /* of a server without ranges */
-        n_bytes = text->n_max_bytes - text->n_bytes;
+    /* of a server without ranges: all up to where the part ends */
+    const bool is_beginning = r->is_whole && text->end != MF_HUB_ALL;
+    const size_t n_most = is_beginning ? (size_t)text->end : text->n_max_bytes;
+    if (is_beginning && n_bytes > n_most - text->n_bytes) {
+        r->has_enough = true;
+        n_bytes = n_most - text->n_bytes;
     }
-    if (n_bytes > text->n_max_bytes - text->n_bytes) {
+    if (n_bytes > n_most - text->n_bytes) {
         r->outcome = MF_HUB_REFUSED;
         return mf_hub_fail(&r->error, MF_ERR_FORMAT, "%.600s: longer than %zu bytes", r->url,
                            text->n_max_bytes);

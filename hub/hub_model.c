@@ -244,8 +244,7 @@ bool mf_hub_fetch(mf_hub_model *m, mf_error *error)
         return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no memory for %s", m->name.repo);
     bool good = mf_hub_store_open(&m->places, &m->name, &store, error);
     if (good) {
-        if (m->options.ahead == NULL)
-            mf_hub_ahead_clear(&m->places, &m->name);
+        mf_hub_ahead_clear(&m->places, &m->name); /* nobody else who fetches has it */
         mark_held(m); /* another may have fetched it before the lock was ours */
         const size_t n = list_missing(m, files);
         good = check_space(m, &store, error) &&

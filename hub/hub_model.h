@@ -16,6 +16,12 @@ struct mf_hub_model {
 
 bool mf_hub_blob_path(const mf_hub_model *model, const mf_hub_file *file,
                       char path[MF_HUB_PATH_CHARS]);
+/* A file of experts of the aligned form, which begins with where they lie: */
+bool mf_hub_has_expert_head(const mf_hub_file *file);
+/* how long that is, by the file's first MF_HUB_EXPERT_START bytes; no longer than the file. */
+#define MF_HUB_EXPERT_START 48
+uint64_t mf_hub_expert_head_bytes(const mf_hub_file *file,
+                                  const unsigned char start[MF_HUB_EXPERT_START]);
 /* What of a model in dir the engine is to be given. */
 bool mf_hub_name_model(const mf_hub_model *model, const char *dir, char path[MF_HUB_PATH_CHARS],
                        mf_error *error);

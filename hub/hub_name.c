@@ -132,7 +132,8 @@ static const char *base_name(const char *path)
 bool mf_hub_is_gguf(const char *file)
 {
     return ends_with(file, ".gguf") && strncasecmp(base_name(file), "mmproj", 6) != 0 &&
-           strncasecmp(base_name(file), "imatrix", 7) != 0;
+           strncasecmp(base_name(file), "imatrix", 7) != 0 &&
+           strcmp(base_name(file), MF_HUB_TEXT_GGUF) != 0;
 }
 
 uint32_t mf_hub_parts_of(const char *file, uint32_t *part)

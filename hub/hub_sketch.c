@@ -15,12 +15,29 @@ enum { AT_ONCE = 64 };
 /* Most shards' headers are shorter; the rest of a longer one is asked for. */
 #define FIRST_BYTES ((uint64_t)256 << 10)
 #define GGUF_BYTES ((uint64_t)16 << 20)
+#define EXPERT_BYTES ((uint64_t)64 << 10)
 #define MAX_HEADER_BYTES ((uint64_t)128 << 20)
 
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), n_end = strlen(end);
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+bool mf_hub_has_expert_head(const mf_hub_file *file)
+{
+    const bool is_in_folder =
+        strncmp(file->path, "experts/", 8) == 0 || strncmp(file->path, "drive_", 6) == 0;
+    return is_in_folder && ends_with(file->path, ".bin");
+}
+
+uint64_t mf_hub_expert_head_bytes(const mf_hub_file *file,
+                                  const unsigned char start[MF_HUB_EXPERT_START])
+{
+    uint64_t n = 0;
+    for (int i = 47; i >= 40; i--)
+        n = n << 8 | start[i];
+    return n < file->n_bytes ? n : file->n_bytes;
 }
 
 /* Weights are sketched, everything else is small and comes whole. */
@@ -31,15 +48,20 @@ static uint64_t bytes_at_first(const mf_hub_file *file)
         n = FIRST_BYTES;
     else if (mf_hub_is_gguf(file->path))
         n = GGUF_BYTES;
+    else if (mf_hub_has_expert_head(file))
+        n = EXPERT_BYTES;
     else if (ends_with(file->path, ".bin"))
         n = 0;
     return n < file->n_bytes ? n : file->n_bytes;
 }
 
-/* Of a safetensors file that begins like this: 8 bytes of length, then as many of header. */
+/* Of a file that begins like this; a safetensors file's: 8 bytes of length, then as many of header.
+ */
 static uint64_t header_bytes(const mf_hub_file *file, const mf_hub_text *text)
 {
     uint64_t n = 0;
+    if (mf_hub_has_expert_head(file) && text->n_bytes >= MF_HUB_EXPERT_START)
+        return mf_hub_expert_head_bytes(file, (const unsigned char *)text->data);
     if (!ends_with(file->path, ".safetensors") || text->n_bytes < 8)
         return text->n_bytes;
     for (int i = 7; i >= 0; i--)
@@ -75,11 +97,17 @@ static bool sketch_path(const char *dir, const mf_hub_file *file, char path[MF_H
            mf_hub_fail(error, MF_ERR_ARGUMENT, "%.600s: the path is too long", dir);
 }
 
-/* Takes a held file from the cache instead of asking for it. */
+/* Takes a held file from the cache, which may be named by a path from here, instead of asking for
+ * it. */
 static bool from_cache(const mf_hub_model *m, const mf_hub_file *file, const char *path)
 {
     char blob[MF_HUB_PATH_CHARS];
-    return file->is_held && mf_hub_blob_path(m, file, blob) && symlink(blob, path) == 0;
+    if (!file->is_held || !mf_hub_blob_path(m, file, blob))
+        return false;
+    char *target = realpath(blob, NULL);
+    const bool good = target && symlink(target, path) == 0;
+    free(target);
+    return good;
 }
 
 /* The beginnings of up to AT_ONCE files, and their rests where they are longer. */

@@ -37,7 +37,9 @@ uint64_t mf_hub_free_bytes(const char *path)
     snprintf(part, sizeof part, "%s", path);
     while (statvfs(part, &fs) != 0) {
         char *slash = strrchr(part, '/');
-        if (errno != ENOENT || !slash)
+        if (errno == ENOENT && !slash) /* nothing of a path from here is there */
+            return statvfs(".", &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
+        if (errno != ENOENT)
             return 0;
         slash[slash == part] = '\0';
         if (slash == part && statvfs(part, &fs) != 0)

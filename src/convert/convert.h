@@ -51,9 +51,10 @@ static inline const mf_run *mf_target_source(const mf_target_layer *layer, uint3
 /* One directory that is written to. */
 typedef struct mf_output_dir {
     char path[MF_MAX_PATH];
-    int fd;      /* -1: not open */
-    int mark_fd; /* of its mark, locked; -1: none */
-    bool is_new; /* made by this call */
+    int fd;         /* -1: not open */
+    int mark_fd;    /* of its mark, locked; -1: none */
+    bool is_new;    /* made by this call */
+    bool is_marked; /* its mark was made by this call */
 } mf_output_dir;
 
 typedef struct mf_conversion {
@@ -113,10 +114,13 @@ void mf_output_retract(mf_conversion *c);
 /* Bytes of a file that is there and whole; UINT64_MAX: there is none. */
 uint64_t mf_output_size(const mf_output_dir *dir, const char *name);
 
+/* The longest are those of templates, in their folder. */
+#define MF_OUTPUT_NAME_CHARS 320u
+
 /* A file under a temporary name, which gets its own when all of it is on the drive. */
 typedef struct mf_output_file {
     const mf_output_dir *dir;
-    char name[64];
+    char name[MF_OUTPUT_NAME_CHARS];
     int fd;
     int direct_fd; /* the same file past the page cache; -1: not to be had there */
 } mf_output_file;

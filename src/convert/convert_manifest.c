@@ -175,7 +175,7 @@ static mf_status copy_text(const mf_conversion *c, const char *from, const char 
 static bool is_template(const char *name)
 {
     const size_t n = strlen(name);
-    return n > 6 && n < 32 && strcmp(name + n - 6, ".jinja") == 0;
+    return n > 6 && n < 256 && strcmp(name + n - 6, ".jinja") == 0;
 }
 
 static mf_status copy_templates(const mf_conversion *c, const char *from, mf_error *error)
@@ -190,10 +190,10 @@ static mf_status copy_templates(const mf_conversion *c, const char *from, mf_err
         status = mf_fail_os(error, MF_ERR_IO, errno, "%s/" TEMPLATES ": cannot make the directory",
                             c->dirs[0].path);
     for (const struct dirent *e; status == MF_OK && (e = readdir(dir)) != NULL;) {
-        char name[64];
+        char name[MF_OUTPUT_NAME_CHARS];
         if (!is_template(e->d_name))
             continue;
-        snprintf(name, sizeof name, TEMPLATES "/%.31s", e->d_name);
+        snprintf(name, sizeof name, TEMPLATES "/%.255s", e->d_name);
         status = copy_text(c, from, name, error);
     }
     closedir(dir);

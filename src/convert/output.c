@@ -80,6 +80,7 @@ static mf_status write_mark(mf_output_dir *d, const char *id, mf_error *error)
     d->mark_fd = mf_open_apart(d->fd, MARK, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
     if (d->mark_fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot make the file", d->path, MARK);
+    d->is_marked = true;
     MF_TRY(lock_mark(d, error));
     if (pwrite(d->mark_fd, id, MARK_CHARS, 0) != MARK_CHARS || fsync(d->mark_fd) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be written", d->path, MARK);
@@ -121,30 +122,49 @@ static mf_status check_apart(const mf_conversion *c, uint32_t dir, mf_error *err
     return MF_OK;
 }
 
+/* How much of a path is not slashes at its end. */
+static size_t trimmed(const char *path, size_t n)
+{
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+/* How much of a directory's path names the one that it would be in; 0: none, where we are. */
+static size_t parent_chars(const mf_output_dir *d)
+{
+    size_t n = trimmed(d->path, strlen(d->path));
+    while (n > 0 && d->path[n - 1] != '/')
+        n--;
+    return n;
+}
+
 /* Whether a directory that is not there can be made, by the one that it would be in. */
 static mf_status check_makeable(const mf_output_dir *d, mf_error *error)
 {
-    char parent[MF_MAX_PATH];
-    size_t n = strlen(d->path);
-    memcpy(parent, d->path, n + 1);
-    while (n > 1 && parent[n - 1] == '/')
-        n--;
-    while (n > 0 && parent[n - 1] != '/')
-        n--;
-    snprintf(parent + n, sizeof parent - n, ".");
+    char parent[MF_MAX_PATH + 1];
+    snprintf(parent, sizeof parent, "%.*s.", (int)parent_chars(d), d->path);
     if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0)
         return MF_OK;
     return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
                       "%s: cannot make the directory", d->path);
 }
 
+/* Whether it would be in one that is made before it. */
+static bool is_in_earlier(const mf_conversion *c, const mf_output_dir *d)
+{
+    const size_t n = trimmed(d->path, parent_chars(d));
+    for (const mf_output_dir *before = c->dirs; before < d; before++)
+        if (n != 0 && trimmed(before->path, strlen(before->path)) == n &&
+            memcmp(before->path, d->path, n) == 0)
+            return true;
+    return false;
+}
+
 static mf_status check_directory(const mf_conversion *c, const mf_output_dir *d, mf_error *error)
 {
-    const mf_output_dir *first = &c->dirs[0]; /* made before others, which may be in it */
-    if (d->fd < 0 && d != first && strncmp(d->path, first->path, strlen(first->path)) == 0)
-        return MF_OK;
     if (d->fd < 0)
-        return check_makeable(d, error);
+        return is_in_earlier(c, d) ? MF_OK : check_makeable(d, error);
     if (faccessat(AT_FDCWD, d->path, W_OK | X_OK, AT_EACCESS) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be written", d->path);
     return faccessat(d->fd, MARK, F_OK, 0) == 0 ? MF_OK : check_empty(d, error);
@@ -195,6 +215,23 @@ static mf_status link_drive(const mf_conversion *c, uint32_t drive, mf_error *er
                       name);
 }
 
+/* The layers' files have the same names in the folder for those of the first directory as in
+ * others. */
+static mf_status check_experts(const mf_conversion *c, mf_error *error)
+{
+    struct stat experts, st;
+    if (fstatat(c->dirs[0].fd, "experts", &experts, 0) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/experts: cannot be looked at",
+                          c->dirs[0].path);
+    for (uint32_t i = 1; i < c->n_dirs; i++)
+        if (fstat(c->dirs[i].fd, &st) == 0 && st.st_dev == experts.st_dev &&
+            st.st_ino == experts.st_ino)
+            return mf_fail(error, MF_ERR_ARGUMENT,
+                           "%s: is named twice; the first directory's experts go there",
+                           c->dirs[i].path);
+    return MF_OK;
+}
+
 mf_status mf_output_open(mf_conversion *c, mf_error *error)
 {
     char id[MARK_CHARS + 1];
@@ -208,7 +245,7 @@ mf_status mf_output_open(mf_conversion *c, mf_error *error)
     if (mkdirat(c->dirs[0].fd, "experts", 0777) != 0 && errno != EEXIST)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/experts: cannot make the directory",
                           c->dirs[0].path);
-    return MF_OK;
+    return check_experts(c, error);
 }
 
 /* The names of the layers' files, which bringing their folder's parent to the drive leaves out. */
@@ -249,16 +286,18 @@ void mf_output_close(mf_conversion *c)
 void mf_output_retract(mf_conversion *c)
 {
     for (uint32_t i = c->n_dirs; i-- > 0;) {
-        if (c->dirs[i].fd < 0 || !c->dirs[i].is_new)
+        const mf_output_dir *d = &c->dirs[i];
+        if (d->fd < 0 || !(d->is_new || d->is_marked))
             continue;
         for (uint32_t drive = 1; i == 0 && drive < c->n_dirs; drive++) {
             char name[32];
             snprintf(name, sizeof name, "drive_%u", drive);
-            (void)unlinkat(c->dirs[0].fd, name, 0);
+            (void)unlinkat(d->fd, name, 0);
         }
-        (void)unlinkat(c->dirs[i].fd, "experts", AT_REMOVEDIR);
-        (void)unlinkat(c->dirs[i].fd, MARK, 0);
-        (void)rmdir(c->dirs[i].path);
+        (void)unlinkat(d->fd, "experts", AT_REMOVEDIR);
+        (void)unlinkat(d->fd, MARK, 0);
+        if (d->is_new)
+            (void)rmdir(d->path);
     }
 }
 
@@ -272,20 +311,33 @@ uint64_t mf_output_size(const mf_output_dir *dir, const char *name)
     return (uint64_t)st.st_size;
 }
 
+/* What a file of so many bytes still takes of the drive: what an earlier call left of it, under its
+ * temporary name, has its room already. */
+static uint64_t missing_of_file(const mf_output_dir *dir, const char *name, uint64_t n_bytes)
+{
+    char temporary[MF_OUTPUT_NAME_CHARS + 8];
+    struct stat st;
+    if (mf_output_size(dir, name) == n_bytes)
+        return 0;
+    snprintf(temporary, sizeof temporary, "%s.tmp", name);
+    const bool is_there = fstatat(dir->fd, temporary, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    const uint64_t n_taken = is_there && S_ISREG(st.st_mode) ? (uint64_t)st.st_blocks * 512 : 0;
+    return n_taken < n_bytes ? n_bytes - n_taken : 0;
+}
+
 /* What the directory is still to get. */
 static uint64_t missing_bytes(const mf_conversion *c, uint32_t dir)
 {
     uint64_t n_bytes = 0;
-    if (dir == 0 && mf_output_size(&c->dirs[0], MF_ALIGNED_DENSE) != c->dense_bytes)
-        n_bytes = c->dense_bytes;
+    if (dir == 0)
+        n_bytes = missing_of_file(&c->dirs[0], MF_ALIGNED_DENSE, c->dense_bytes);
     for (uint32_t i = 0; i < c->source.h.n_moe_layers; i++) {
         const mf_target_layer *t = &c->layers[i];
         char name[64];
         mf_aligned_expert_file(t->layer, 0, name, sizeof name);
         if (dir != 0)
             mf_target_file_name(t, name, sizeof name);
-        if (mf_output_size(&c->dirs[dir], name) != t->file_bytes[dir])
-            n_bytes += t->file_bytes[dir];
+        n_bytes += missing_of_file(&c->dirs[dir], name, t->file_bytes[dir]);
     }
     return n_bytes;
 }
@@ -330,7 +382,7 @@ static mf_status fail_file(const mf_output_file *f, mf_error *error, const char 
 mf_status mf_output_begin(const mf_output_dir *dir, const char *name, uint64_t n_bytes,
                           mf_output_file *out, mf_error *error)
 {
-    char temporary[80];
+    char temporary[MF_OUTPUT_NAME_CHARS + 8];
     mf_output_file f = {.dir = dir, .direct_fd = -1};
     snprintf(f.name, sizeof f.name, "%s", name);
     temporary_name(&f, temporary, sizeof temporary);
@@ -387,7 +439,7 @@ void mf_output_flush(const mf_output_file *f, uint64_t at, uint64_t n_bytes)
 
 mf_status mf_output_commit(mf_output_file *f, mf_error *error)
 {
-    char temporary[80];
+    char temporary[MF_OUTPUT_NAME_CHARS + 8];
     mf_status status = MF_OK;
     temporary_name(f, temporary, sizeof temporary);
     if (fdatasync(f->fd) != 0)

@@ -169,6 +169,10 @@ for words in "$scratch/none" "$scratch/./none"; do
     expect_error "$words: is named twice; each drive has a directory of its own"
     expect_true [ ! -e "$scratch/none" ]
 done
+# the folder that the first has for its own
+run convert "$demo" "$scratch/none" --split "$scratch/none/experts"
+expect_error "$scratch/none/experts: is named twice; the first directory's experts go there"
+expect_true [ ! -e "$scratch/none" ]
 # so is a folder that is not there to make one in, or not to be written in
 for option in --dry-run "--check $scratch/nothing" "--bits 2 --calibrate $scratch/nothing"; do
     # shellcheck disable=SC2086 # an option and its value
@@ -194,6 +198,13 @@ fi
 # but a drive's folder may be in the first
 run convert "$demo" "$scratch/outer" --split "$scratch/outer/inner" --verify
 expect_code 0
+run convert "$demo" "$scratch/above/" --split "$scratch/above/in" --split "$scratch/above/in/it" --dry-run
+expect_code 0
+# not below it where nothing is, nor in another whose name begins alike
+for words in "$scratch/above/a/b" "$scratch/above_it/in"; do
+    run convert "$demo" "$scratch/above" --split "$words" --dry-run
+    expect_error "$words: cannot make the directory: No such file or directory"
+done
 (
     cd "$scratch" || exit 1
     "$MOEFLUX" convert "$demo" here --dry-run >"$out" 2>"$err"
@@ -211,6 +222,16 @@ done
 run convert "$demo" "$scratch/none" --layer-bits 3-1:4
 expect_usage_error "--layer-bits: '3-1:4' is not a list like*"
 expect_true [ ! -e "$scratch/none" ]
+
+# templates go with it, whatever their names
+mkdir "$scratch/named"
+cp -r "$demo/." "$scratch/named"
+mkdir -p "$scratch/named/additional_chat_templates"
+long=of_tools_that_are_called_by_a_name_that_is_long.jinja
+echo '{{ messages[0].content }}' >"$scratch/named/additional_chat_templates/$long"
+run convert "$scratch/named" "$scratch/with_named" --quiet
+expect_code 0
+expect_true diff -r "$scratch/named/additional_chat_templates" "$scratch/with_named/additional_chat_templates"
 
 # killed in the middle, and taken up: the same files as without
 random_model
@@ -239,4 +260,28 @@ if [ -e "$scratch/killed/moeflux.partial" ]; then
     expect_true [ "$(json "$out" n_layers_kept)" -ge 1 ]
 fi
 expect_true diff -r "$scratch/whole" "$scratch/killed"
+
+# what was not begun leaves a folder that was there as empty as it was, for other options
+mkdir "$scratch/empty" "$scratch/begun"
+echo 0123456789abcdef0123456789abcdef >"$scratch/begun/moeflux.partial"
+run convert "$demo" "$scratch/empty" --split "$scratch/begun"
+expect_error "$scratch/begun: holds what is left of another conversion*"
+expect_true [ -z "$(ls -A "$scratch/empty")" ]
+expect_true [ "$(ls -A "$scratch/begun")" = moeflux.partial ]
+
+# on a drive that has just room enough: what a killed one was at counts as there, room and all
+if [ "$(id -u)" = 0 ] && mkdir "$scratch/drive" && mount -t tmpfs -o size=400m none "$scratch/drive" 2>/dev/null; then
+    run convert "$model" "$scratch/drive/out" --quiet
+    expect_code 0
+    used=$(du -sm "$scratch/drive" | cut -f1)
+    mv "$scratch/drive/out/experts/layer_15.bin" "$scratch/drive/out/experts/layer_15.bin.tmp"
+    json "$scratch/drive/out/moeflux.json" id | tr -d '"' >"$scratch/drive/out/moeflux.partial"
+    rm "$scratch/drive/out/moeflux.json"
+    mount -o remount,size=$((used + 68))m "$scratch/drive"
+    run convert "$model" "$scratch/drive/out" --json
+    expect_code 0
+    expect_true [ "$(json "$out" n_layers_kept)" -eq 15 ]
+    expect_true diff -r "$scratch/whole" "$scratch/drive/out"
+    umount "$scratch/drive" || umount -l "$scratch/drive"
+fi
 finish

@@ -34,9 +34,34 @@ expect_true [ ! -e "$cache" ]
 expect_true [ "$(n_requests 'safetensors .*all')" -eq 0 ]
 expect_true [ "$(n_requests '^store .*safetensors bytes=0-262143')" -eq "$(ls "$model"/*.safetensors | wc -l)" ]
 
+# a header that is longer than what is asked for at first, blanks at its end; with ranges and without
+mkdir "$scratch/long"
+cp -r "$model/." "$scratch/long/"
+for shard in "$scratch"/long/*.safetensors; do
+    n=$(od -An -t u4 -N 4 "$shard" | tr -d ' ') more=300000
+    # shellcheck disable=SC2059 # the length's bytes
+    printf "$(printf '\\%03o\\%03o\\%03o\\0\\0\\0\\0\\0' $(((n + more) % 256)) $(((n + more) / 256 % 256)) $(((n + more) / 65536)))" \
+        >"$scratch/shard"
+    head -c $((n + 8)) "$shard" | tail -c "$n" >>"$scratch/shard"
+    printf "%${more}s" '' >>"$scratch/shard"
+    tail -c +$((n + 9)) "$shard" >>"$scratch/shard"
+    mv "$scratch/shard" "$shard"
+done
+publish org/long "$scratch/long"
+# the same model, but for what budgets hold of it, which is less what reading the header has taken
+sed 's/"here".*//' "$scratch/local" >"$scratch/expected"
+for kind in '' norange; do
+    [ -z "$kind" ] || fault $kind 1000 /store/
+    plan_of org/long "$scratch/long.remote"
+    fault
+    sed 's/"here".*//' "$scratch/long.remote" >"$scratch/got"
+    expect_same "$scratch/got" "$scratch/expected"
+done
+
 # Ctrl-C ends it, whatever models are still to come, and leaves nothing behind
 fault 503 1000 /store/
 for words in "plan org/tiny org/tiny" "pull org/tiny" "pull org/tiny --dry-run"; do
+    : >"$err" # what the one before said
     # shellcheck disable=SC2086
     "$MOEFLUX" $words >"$out" 2>"$err" </dev/null &
     pid=$!

@@ -117,6 +117,50 @@ expect_true [ "$(n_requests 'Bearer from_file')" -gt 0 ]
 HF_TOKEN='' HF_HUB_DISABLE_IMPLICIT_TOKEN=1 HF_HUB_CACHE="$scratch/elsewhere" "$MOEFLUX" pull org/tiny >"$out" 2>"$err"
 expect_true [ "$(n_requests 'Bearer')" -eq 0 ]
 
+# in moeflux's own form: of its files of experts the beginning says where they lie
+run run "$model" -p x -n 4 --temp 0 --raw -q
+cp "$out" "$scratch/expected"
+run convert "$model" "$scratch/own" --quiet
+publish org/own "$scratch/own"
+run plan org/own --drive 1G --memory 1G
+expect_code 0
+: >"$log"
+run pull org/own --dry-run --json
+expect_true [ "$(json "$out" runs)" = true ]
+expect_true [ "$(n_requests 'dense.bin')" -eq 0 ]
+for option in --while-pulling -q; do
+    run run org/own -p x -n 4 --temp 0 --raw -q $option
+    expect_code 0
+    expect_same "$out" "$scratch/expected"
+    run pull org/own -q
+    expect_code 0
+    expect_true diff -r "$(snapshot org/own)" "$scratch/own"
+done
+
+# made of a GGUF model: its vocabulary is no model, and comes with it
+run convert "$SOURCE/tests/model/data/gguf_with_text/model.gguf" "$scratch/own_gguf" --quiet
+publish org/own_gguf "$scratch/own_gguf"
+for option in --while-pulling -q; do
+    run run org/own_gguf -p x -n 4 --temp 0 --raw -q $option
+    expect_code 0
+    run pull org/own_gguf -q
+    expect_code 0
+    expect_exact "$out" "$(snapshot org/own_gguf)"
+    expect_true diff -r "$(snapshot org/own_gguf)" "$scratch/own_gguf"
+done
+
+# a cache that is named by a path from here: looked at before it is there, filled, and taken from
+(
+    cd "$scratch" || exit 1
+    export HF_HUB_CACHE=from/here
+    "$MOEFLUX" pull org/tiny --dry-run --json >"$scratch/free" && "$MOEFLUX" pull org/tiny -q &&
+        "$MOEFLUX" pull org/tiny --dry-run --json
+) >"$out" 2>"$err" </dev/null
+code=$? last="pull to a cache named from here"
+expect_code 0
+expect_true at_most 1 "$(json "$scratch/free" free_bytes)"
+expect_true [ "$(tail -1 "$out" | sed 's/.*"runs": \([a-z]*\).*/\1/')" = true ]
+
 # GGUF: one model of several, all its parts
 gguf=$scratch/gguf
 mkdir -p "$gguf/Q8_0"
@@ -143,6 +187,12 @@ check_gguf :q4_k_m m-Q4_K_M.gguf
 check_gguf "" m-Q4_K_M.gguf
 check_gguf :m-Q4_K_S.gguf m-Q4_K_S.gguf
 check_gguf :Q8_0 Q8_0/m-Q8_0-00001-of-00002.gguf Q8_0/m-Q8_0-00002-of-00002.gguf
+# beside another that was fetched by its name, it is still the one without a name
+run pull org/gguf --force
+expect_code 0
+expect_exact "$out" "$(snapshot org/gguf)/m-Q4_K_M.gguf"
+run info org/gguf
+expect_error "*m-Q4_K_M.gguf: *"
 run pull org/gguf:Q6_K --force
 expect_error "org/gguf:Q6_K: there is no GGUF model 'Q6_K'; there are: *m-Q4_K_M.gguf*"
 run pull org/gguf:Q4_K_M

@@ -34,11 +34,25 @@ if [ -s "$err" ]; then
 fi
 expect_true no_rest
 
+# another beside it is refused, and takes nothing from it
+forget_cache
+# shellcheck disable=SC2086
+"$MOEFLUX" run org/m $say --while-pulling -q >"$scratch/first" 2>"$scratch/first.err" </dev/null &
+pid=$!
+has_links() { find "$cache" -path '*.moeflux-while/*.safetensors' 2>/dev/null | grep -q .; }
+wait_for has_links
+while_pulling
+expect_error "org/m: *: another moeflux is fetching this model"
+wait $pid
+code=$? last="the first of two with --while-pulling"
+expect_code 0
+expect_same "$scratch/first" "$scratch/text"
+expect_true no_rest
+
 # killed: its folder of links is gone with the next one
 # shellcheck disable=SC2086
 "$MOEFLUX" run org/m $say --while-pulling -n 1000 >/dev/null 2>&1 </dev/null &
 pid=$!
-has_links() { find "$cache" -path '*.moeflux-while/*.safetensors' | grep -q .; }
 wait_for has_links
 kill -9 $pid 2>/dev/null # unless it is done
 wait $pid 2>/dev/null
