@@ -234,6 +234,8 @@ static const struct {
      "\"rope_parameters\": {\"truncate\": false, \"type\": \"yarn\", \"factor\": 8.0,"
      "\"original_max_position_embeddings\": 16, \"attention_factor\": 1.25, \"beta_fast\": 4,"
      "\"beta_slow\": 0.5}, \"rope_scaling\""},
+    {"qwen3_moe_bf16", "\"num_experts\"",
+     "\"num_local_experts\""}, /* as transformers 5 writes it */
 };
 
 static float *run(const char *dir, const golden *g)
