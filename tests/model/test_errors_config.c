@@ -236,6 +236,7 @@ static const struct {
      "\"beta_slow\": 0.5}, \"rope_scaling\""},
     {"qwen3_moe_bf16", "\"num_experts\"",
      "\"num_local_experts\""}, /* as transformers 5 writes it */
+    {"qwen3_vl_moe_turned_bf16", "\"norm_topk_prob\": true,", ""},
 };
 
 static float *run(const char *dir, const golden *g)
