@@ -237,6 +237,14 @@ static const struct {
     {"qwen3_moe_bf16", "\"num_experts\"",
      "\"num_local_experts\""}, /* as transformers 5 writes it */
     {"qwen3_vl_moe_turned_bf16", "\"norm_topk_prob\": true,", ""},
+    /* a head that is stored, of which one of the two places says that it is tied */
+    {"qwen3_vl_moe_turned_bf16", "4096,\n  \"tie_word_embeddings\": false",
+     "4096, \"tie_word_embeddings\": true"},
+    {"mistral3_bf16", "\"tie_word_embeddings\": false,\n \"text",
+     "\"tie_word_embeddings\": true, \"text"},
+    /* and one that is not */
+    {"hf_tied_f32", "\"tie_word_embeddings\": true,\n  \"rope",
+     "\"tie_word_embeddings\": false, \"rope"},
 };
 
 static float *run(const char *dir, const golden *g)
