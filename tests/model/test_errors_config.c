@@ -380,6 +380,24 @@ static void test_defaults(void)
     CHECK(none.rope.n_original == 4096.0 && none.rope.theta == 50000.0);
 }
 
+/* As far as YaRN reaches, where that is more than max_position_embeddings, 4096. */
+static void test_reach(void)
+{
+    static const struct {
+        double factor, n_original;
+        uint32_t n_context;
+    } cases[] = {{2, 1024, 4096}, {8, 1024, 8192}, {2.5, 4095, 10237}, {1e6, 1e9, 1u << 28}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_hparams h;
+        char rope[200];
+        snprintf(rope, sizeof rope,
+                 "{\"type\":\"yarn\",\"factor\":%g,\"original_max_position_embeddings\":%g}",
+                 cases[i].factor, cases[i].n_original);
+        configure(rope, &h);
+        CHECK_U64(h.n_context, cases[i].n_context);
+    }
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
@@ -388,6 +406,7 @@ int main(void)
     test_frequencies();
     test_mscale();
     test_defaults();
+    test_reach();
     scratch_remove();
     return test_result();
 }
