@@ -398,6 +398,19 @@ static void test_reach(void)
     }
 }
 
+/* A GGUF file with a factor of the rotation and no type of it. */
+static void test_bare_factor(void)
+{
+    char path[600];
+    mf_model_info info = {0};
+    mf_error error = {0};
+    snprintf(path, sizeof path, "%s/model.gguf", scratch_copy("gguf_qwen3_moe_q8_0"));
+    CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error), MF_OK);
+    scratch_replace("model.gguf", "rope.scaling.type", "rope.scaling.typo");
+    CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error), MF_ERR_UNSUPPORTED);
+    CHECK(strstr(error.message, "qwen3moe.rope.scaling.type is linear") != NULL);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
@@ -407,6 +420,7 @@ int main(void)
     test_mscale();
     test_defaults();
     test_reach();
+    test_bare_factor();
     scratch_remove();
     return test_result();
 }
