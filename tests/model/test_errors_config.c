@@ -91,7 +91,7 @@ static const refusal refusals[] = {
     TYPE("next_yarn_f32", "\"beta_slow\": 0.5", "\"beta_slow\": 1e-7", "rope_scaling.beta_slow",
          "1e-06"),
     TYPE("llama3_f16", "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5",
-         "rope_scaling.high_freq_factor", "more than low_freq_factor"),
+         "rope_scaling.high_freq_factor", "at least low_freq_factor"),
     TYPE("qwen3_moe_bf16", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4",
          "num_key_value_heads", "does not divide"),
     TYPE("mistral_window_bf16", "\"num_attention_heads\": 4", "\"num_attention_heads\": 40",
@@ -398,6 +398,32 @@ static void test_reach(void)
     }
 }
 
+/* Llama 4 Scout has the same factor for both ends: no pair is mixed, not even one that turns once
+ * in as many positions. */
+static void test_equal_ends(void)
+{
+    mf_rope r = {.theta = 5e5, .is_llama3 = true, .factor = 16, .n_original = 8192};
+    float plain[64], frequencies[64];
+    mf_model_info info = {0};
+    mf_error error = {0};
+    const char *dir = scratch_copy("llama3_f16");
+    scratch_replace(config, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0");
+    CHECK_STATUS(mf_model_inspect(dir, NULL, &info, &error), MF_OK);
+    mf_rope_frequencies(&(mf_rope){.theta = r.theta}, 128, plain);
+    for (uint32_t at = 0; at < 64; at += 9) {
+        r.low_factor = r.high_factor = at == 0 ? 1 : r.n_original * plain[at] / (2 * acos(-1.0));
+        mf_rope_frequencies(&r, 128, frequencies);
+        for (uint32_t i = 0; i < 64; i++) {
+            const double n_turns = r.n_original * plain[i] / (2 * acos(-1.0));
+            const bool is_at_end = i == at && at != 0;
+            const float slow = plain[i] / 16;
+            CHECK_MSG(is_at_end ? frequencies[i] == plain[i] || frequencies[i] == slow
+                                : frequencies[i] == (n_turns > r.low_factor ? plain[i] : slow),
+                      "pair %u: %g of %g", i, (double)frequencies[i], (double)plain[i]);
+        }
+    }
+}
+
 /* A GGUF file with a factor of the rotation and no type of it. */
 static void test_bare_factor(void)
 {
@@ -420,6 +446,7 @@ int main(void)
     test_mscale();
     test_defaults();
     test_reach();
+    test_equal_ends();
     test_bare_factor();
     scratch_remove();
     return test_result();

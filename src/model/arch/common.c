@@ -132,9 +132,9 @@ static mf_status configure_llama3(const mf_source *s, mf_hparams *h, mf_error *e
     MF_TRY(require_number(s, "rope.low_freq_factor", &r->low_factor, error));
     MF_TRY(require_number(s, "rope.high_freq_factor", &r->high_factor, error));
     MF_TRY(require_number(s, "rope.original_max_position_embeddings", &r->n_original, error));
-    if (r->high_factor <= r->low_factor)
+    if (r->high_factor < r->low_factor)
         return mf_hparam_fail(s, "rope.high_freq_factor", MF_ERR_FORMAT, error,
-                              "is %g; expected more than low_freq_factor, %g", r->high_factor,
+                              "is %g; expected at least low_freq_factor, %g", r->high_factor,
                               r->low_factor);
     return MF_OK;
 }
