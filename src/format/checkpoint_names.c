@@ -436,7 +436,12 @@ void mf_checkpoint_find_names(mf_checkpoint *c)
 
 static void hparam(const mf_source *source, const char *name, uint32_t index, mf_hparam_value *out)
 {
-    mf_config_get(&checkpoint_of(source)->config, name, index, out);
+    const mf_config *config = &checkpoint_of(source)->config;
+    mf_config_get(config, name, index, out);
+    /* transformers 5 writes its defaults of the two; the head is tied where there is none. */
+    if (strcmp(name, "tie_word_embeddings") == 0 && out->kind == MF_HPARAM_BOOL &&
+        mf_config_disagrees(config, name))
+        out->boolean = !mf_source_has(source, MF_ROLE_HEAD, 0);
 }
 
 const mf_source_ops mf_checkpoint_ops = {

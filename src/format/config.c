@@ -108,6 +108,12 @@ static yyjson_val *find(const mf_config *c, const char *field)
     return is_absent(value) ? yyjson_obj_get(c->top, field) : value;
 }
 
+bool mf_config_disagrees(const mf_config *c, const char *field)
+{
+    yyjson_val *of_text = yyjson_obj_get(c->text, field), *of_top = yyjson_obj_get(c->top, field);
+    return !is_absent(of_text) && !is_absent(of_top) && !yyjson_equals(of_text, of_top);
+}
+
 /* The family stands at the top; text_config's model_type is that of a part. */
 static yyjson_val *find_family(const mf_config *c)
 {

@@ -32,6 +32,8 @@ void mf_config_free(mf_config *config);
 
 /* As mf_source_ops.hparam; null counts as absent. */
 void mf_config_get(const mf_config *config, const char *name, uint32_t index, mf_hparam_value *out);
+/* Whether text_config says something else of a field than the top does. */
+bool mf_config_disagrees(const mf_config *config, const char *field);
 
 /* What the config says of one tensor's quantisation. */
 typedef struct mf_quantization {

@@ -245,12 +245,26 @@ static void derive_theta(const mf_gguf_source *g, mf_hparam_value *out)
         set_number(out, 10000);
 }
 
+/* A factor without a type is linear, under its old name as well: so llama.cpp reads it. */
+static bool has_bare_factor(const mf_gguf_source *g)
+{
+    double factor;
+    return (find_number(g, "rope.scaling.factor", &factor) ||
+            find_number(g, "rope.scale_linear", &factor)) &&
+           factor != 0 && factor != 1;
+}
+
 static void derive_rope_type(const mf_gguf_source *g, mf_hparam_value *out)
 {
     static const char *const types[] = {"yarn", "linear", "longrope"};
     char key[KEY_BYTES];
     snprintf(key, sizeof key, "%s.rope.scaling.type", g->arch->name);
-    if (mf_gguf_find(&g->head, key) == NULL || mf_gguf_is(&g->head, key, "none"))
+    if (mf_gguf_find(&g->head, key) == NULL) {
+        if (has_bare_factor(g))
+            set_string(out, "linear");
+        return;
+    }
+    if (mf_gguf_is(&g->head, key, "none"))
         return;
     set_string(out, "another");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)

@@ -49,6 +49,8 @@ static float llama3_frequency(const mf_rope *r, float frequency)
         return frequency;
     if (length > longest)
         return slow;
+    if (shortest >= longest) /* nothing lies between */
+        return frequency;
     const float smooth = ((float)r->n_original / length - (float)r->low_factor) /
                          (float)(r->high_factor - r->low_factor);
     return (1.0f - smooth) * slow + smooth * frequency;

@@ -196,9 +196,12 @@ mf_status mf_added_tokens_finish(mf_added_tokens *added, const mf_normalizer *no
     return MF_OK;
 }
 
-/* Tokens that are looked for in normalised text are shown as they are there. */
+/* Tokens that are looked for in normalised text are shown as they are there. Those that the model
+ * has as well it finds by its own keys all the same. */
 static mf_status show_normalized(const mf_added_tokens *added, mf_bpe *bpe, mf_error *error)
 {
+    if (added->normalized.n_tokens != 0)
+        MF_TRY(mf_bpe_keep_keys(bpe, error));
     for (size_t i = 0; i < added->normalized.n_tokens; i++) {
         const mf_added_token *t = &added->normalized.tokens[i];
         MF_TRY(mf_bpe_add_literal(bpe, t->id, (const char *)t->text, t->n_bytes, error));

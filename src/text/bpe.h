@@ -39,6 +39,8 @@ typedef struct mf_bpe {
     unsigned char *bytes; /* all pieces, end to end */
     size_t n_bytes, bytes_capacity;
     mf_piece *pieces; /* [n_ids] by id */
+    mf_piece *keys;   /* the same by what they are found by, where some are shown as something else;
+                         or NULL */
     size_t n_ids, pieces_capacity;
     size_t n_entries;     /* of the model's vocabulary: what added tokens are numbered from */
     uint32_t *slots;      /* hash table: bytes -> id; MF_BPE_NONE where empty */
@@ -93,6 +95,8 @@ uint32_t mf_bpe_find_key(const mf_bpe *bpe, const char *key, size_t n_bytes, mf_
 /* Gives an id the literal bytes of an added token. */
 mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t n_bytes,
                              mf_error *error);
+/* From now on literals change what ids of the vocabulary are shown as, but not what finds them. */
+mf_status mf_bpe_keep_keys(mf_bpe *bpe, mf_error *error);
 
 /* MF_ERR_UNSUPPORTED where a word is longer than MF_MAX_WORD_BYTES. */
 mf_status mf_bpe_check_word(size_t n_bytes, mf_error *error);

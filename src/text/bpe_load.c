@@ -110,6 +110,16 @@ mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t 
     return MF_OK;
 }
 
+mf_status mf_bpe_keep_keys(mf_bpe *bpe, mf_error *error)
+{
+    const size_t n_bytes = bpe->pieces_capacity * sizeof *bpe->keys;
+    bpe->keys = mf_alloc_array(&bpe->allocator, bpe->pieces_capacity, sizeof *bpe->keys);
+    if (bpe->keys == NULL)
+        return mf_fail_memory(error, n_bytes, "the vocabulary");
+    memcpy(bpe->keys, bpe->pieces, n_bytes);
+    return MF_OK;
+}
+
 static void insert_slot(mf_bpe *bpe, uint32_t id)
 {
     const mf_piece *p = &bpe->pieces[id];
@@ -508,6 +518,7 @@ void mf_bpe_free(mf_bpe *bpe)
     const mf_allocator *a = &bpe->allocator;
     mf_free(a, bpe->bytes, bpe->bytes_capacity);
     mf_free(a, bpe->pieces, bpe->pieces_capacity * sizeof *bpe->pieces);
+    mf_free(a, bpe->keys, bpe->pieces_capacity * sizeof *bpe->keys);
     mf_free(a, bpe->slots, bpe->n_slots * sizeof *bpe->slots);
     mf_free(a, bpe->merges, bpe->n_merge_slots * sizeof *bpe->merges);
     if (bpe->own_blanks != NULL)

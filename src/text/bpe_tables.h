@@ -37,12 +37,13 @@ static inline size_t mf_bpe_hash_pair(uint32_t left, uint32_t right)
 static inline uint32_t mf_bpe_find(const mf_bpe *bpe, const unsigned char *bytes, size_t n_bytes,
                                    bool is_raw)
 {
+    const mf_piece *const keys = bpe->keys != NULL ? bpe->keys : bpe->pieces;
     size_t mask = bpe->n_slots - 1;
     for (size_t i = mf_bpe_hash(bytes, n_bytes, is_raw) & mask;; i = (i + 1) & mask) {
         uint32_t id = bpe->slots[i];
         if (id == MF_BPE_NONE)
             return MF_BPE_NONE;
-        const mf_piece *p = &bpe->pieces[id];
+        const mf_piece *p = &keys[id];
         if (p->n_bytes == n_bytes && p->is_raw == is_raw &&
             memcmp(bpe->bytes + p->offset, bytes, n_bytes) == 0)
             return id;

@@ -91,7 +91,7 @@ static const refusal refusals[] = {
     TYPE("next_yarn_f32", "\"beta_slow\": 0.5", "\"beta_slow\": 1e-7", "rope_scaling.beta_slow",
          "1e-06"),
     TYPE("llama3_f16", "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5",
-         "rope_scaling.high_freq_factor", "more than low_freq_factor"),
+         "rope_scaling.high_freq_factor", "at least low_freq_factor"),
     TYPE("qwen3_moe_bf16", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4",
          "num_key_value_heads", "does not divide"),
     TYPE("mistral_window_bf16", "\"num_attention_heads\": 4", "\"num_attention_heads\": 40",
@@ -234,6 +234,17 @@ static const struct {
      "\"rope_parameters\": {\"truncate\": false, \"type\": \"yarn\", \"factor\": 8.0,"
      "\"original_max_position_embeddings\": 16, \"attention_factor\": 1.25, \"beta_fast\": 4,"
      "\"beta_slow\": 0.5}, \"rope_scaling\""},
+    {"qwen3_moe_bf16", "\"num_experts\"",
+     "\"num_local_experts\""}, /* as transformers 5 writes it */
+    {"qwen3_vl_moe_turned_bf16", "\"norm_topk_prob\": true,", ""},
+    /* a head that is stored, of which one of the two places says that it is tied */
+    {"qwen3_vl_moe_turned_bf16", "4096,\n  \"tie_word_embeddings\": false",
+     "4096, \"tie_word_embeddings\": true"},
+    {"mistral3_bf16", "\"tie_word_embeddings\": false,\n \"text",
+     "\"tie_word_embeddings\": true, \"text"},
+    /* and one that is not */
+    {"hf_tied_f32", "\"tie_word_embeddings\": true,\n  \"rope",
+     "\"tie_word_embeddings\": false, \"rope"},
 };
 
 static float *run(const char *dir, const golden *g)
@@ -369,6 +380,63 @@ static void test_defaults(void)
     CHECK(none.rope.n_original == 4096.0 && none.rope.theta == 50000.0);
 }
 
+/* As far as YaRN reaches, where that is more than max_position_embeddings, 4096. */
+static void test_reach(void)
+{
+    static const struct {
+        double factor, n_original;
+        uint32_t n_context;
+    } cases[] = {{2, 1024, 4096}, {8, 1024, 8192}, {2.5, 4095, 10237}, {1e6, 1e9, 1u << 28}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_hparams h;
+        char rope[200];
+        snprintf(rope, sizeof rope,
+                 "{\"type\":\"yarn\",\"factor\":%g,\"original_max_position_embeddings\":%g}",
+                 cases[i].factor, cases[i].n_original);
+        configure(rope, &h);
+        CHECK_U64(h.n_context, cases[i].n_context);
+    }
+}
+
+/* Llama 4 Scout has the same factor for both ends: no pair is mixed, not even one that turns once
+ * in as many positions. */
+static void test_equal_ends(void)
+{
+    mf_rope r = {.theta = 5e5, .is_llama3 = true, .factor = 16, .n_original = 8192};
+    float plain[64], frequencies[64];
+    mf_model_info info = {0};
+    mf_error error = {0};
+    const char *dir = scratch_copy("llama3_f16");
+    scratch_replace(config, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 1.0");
+    CHECK_STATUS(mf_model_inspect(dir, NULL, &info, &error), MF_OK);
+    mf_rope_frequencies(&(mf_rope){.theta = r.theta}, 128, plain);
+    for (uint32_t at = 0; at < 64; at += 9) {
+        r.low_factor = r.high_factor = at == 0 ? 1 : r.n_original * plain[at] / (2 * acos(-1.0));
+        mf_rope_frequencies(&r, 128, frequencies);
+        for (uint32_t i = 0; i < 64; i++) {
+            const double n_turns = r.n_original * plain[i] / (2 * acos(-1.0));
+            const bool is_at_end = i == at && at != 0;
+            const float slow = plain[i] / 16;
+            CHECK_MSG(is_at_end ? frequencies[i] == plain[i] || frequencies[i] == slow
+                                : frequencies[i] == (n_turns > r.low_factor ? plain[i] : slow),
+                      "pair %u: %g of %g", i, (double)frequencies[i], (double)plain[i]);
+        }
+    }
+}
+
+/* A GGUF file with a factor of the rotation and no type of it. */
+static void test_bare_factor(void)
+{
+    char path[600];
+    mf_model_info info = {0};
+    mf_error error = {0};
+    snprintf(path, sizeof path, "%s/model.gguf", scratch_copy("gguf_qwen3_moe_q8_0"));
+    CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error), MF_OK);
+    scratch_replace("model.gguf", "rope.scaling.type", "rope.scaling.typo");
+    CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error), MF_ERR_UNSUPPORTED);
+    CHECK(strstr(error.message, "qwen3moe.rope.scaling.type is linear") != NULL);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
@@ -377,6 +445,9 @@ int main(void)
     test_frequencies();
     test_mscale();
     test_defaults();
+    test_reach();
+    test_equal_ends();
+    test_bare_factor();
     scratch_remove();
     return test_result();
 }

@@ -188,6 +188,31 @@ static void check_literal(void)
     mf_tokenizer_free(&t);
 }
 
+/* A token that is looked for as the normalizer makes it, here behind a mark, is in the model's
+ * vocabulary as it is written: there it is found in the middle of a text. */
+static void check_normalized_key(void)
+{
+    static const char text[] =
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+        "\"prepend\":\"\u2581\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+        "\"\u2581\"}]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
+        "\"pattern\":{\"String\":\"\u2581\"},\"content\":\" \"},{\"type\":\"Fuse\"}]},"
+        "\"added_tokens\":[{\"id\":4,\"content\":\"c\",\"normalized\":true}],\"model\":{\"type\":"
+        "\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,\"\u2581\":1,\"a\":2,\"b\":3,"
+        "\"c\":4,\"\u2581a\":5},\"merges\":[\"\u2581 a\"]}}";
+    static const int32_t middle[] = {5, 4, 3}, start[] = {4, 2};
+    mf_tokenizer *t = NULL;
+    mf_error error = {0};
+    int32_t ids[8] = {0};
+    size_t n = 0;
+    REQUIRE_OK(open_text(text, &t, &error), &error);
+    REQUIRE_OK(mf_tokenizer_encode(t, "acb", 3, 0, ids, 8, &n, &error), &error);
+    CHECK(n == 3 && memcmp(ids, middle, sizeof middle) == 0);
+    REQUIRE_OK(mf_tokenizer_encode(t, "ca", 2, 0, ids, 8, &n, &error), &error);
+    CHECK(n == 2 && memcmp(ids, start, sizeof start) == 0);
+    mf_tokenizer_free(&t);
+}
+
 static void check_end_tokens(void)
 {
     mf_tokenizer *t = text_tokenizer_open("ends");
@@ -319,6 +344,7 @@ int main(int argc, char **argv)
     check_match_limit();
     check_long_word();
     check_literal();
+    check_normalized_key();
     check_end_tokens();
     check_refused_ends();
     check_start_tokens();

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#define MAX_CONTEXT (1u << 28)
+
 mf_status mf_require_string(const mf_source *source, const char *name, const char *only,
                             mf_error *error)
 {
@@ -33,7 +35,7 @@ mf_status mf_configure_common(const mf_source *s, mf_hparams *h, mf_error *error
         mf_hparam_u32(s, "num_hidden_layers", (mf_range){1, MF_MAX_LAYERS}, &h->n_layers, error));
     MF_TRY(mf_hparam_u32(s, "hidden_size", (mf_range){1, MF_MAX_DIM}, &h->hidden_size, error));
     MF_TRY(mf_hparam_u32(s, "vocab_size", (mf_range){1, 1 << 24}, &h->n_vocab, error));
-    MF_TRY(mf_hparam_u32_or(s, "max_position_embeddings", 262144, (mf_range){1, 1 << 28},
+    MF_TRY(mf_hparam_u32_or(s, "max_position_embeddings", 262144, (mf_range){1, MAX_CONTEXT},
                             &h->n_context, error));
     MF_TRY(mf_hparam_double_or(s, "rms_norm_eps", 1e-6, (mf_range){0, 1}, &eps, error));
     MF_TRY(mf_hparam_bool_or(s, "tie_word_embeddings", false, &h->tie_embeddings, error));
@@ -60,6 +62,14 @@ static mf_status configure_beta(const mf_source *s, const char *name, double fal
     return MF_OK;
 }
 
+/* Who turns YaRN on as model cards say leaves max_position_embeddings as it is. */
+static void stretch_context(mf_hparams *h)
+{
+    const double reach = h->rope.n_original * h->rope.factor;
+    if (reach > h->n_context)
+        h->n_context = reach < MAX_CONTEXT ? (uint32_t)reach : MAX_CONTEXT;
+}
+
 /* The frequencies' fields, and the factor of cosine and sine: arXiv 2309.00071, sections 3.2 to
  * 3.4. */
 static mf_status configure_yarn(const mf_source *s, mf_hparams *h, mf_error *error)
@@ -74,6 +84,7 @@ static mf_status configure_yarn(const mf_source *s, mf_hparams *h, mf_error *err
                                (mf_range){1, 1e9}, &r->n_original, error));
     MF_TRY(mf_hparam_double_or(s, "rope.factor", h->n_context / r->n_original,
                                (mf_range){1e-3, 1e6}, &r->factor, error));
+    stretch_context(h);
     MF_TRY(configure_beta(s, "rope.beta_fast", 32.0, &r->beta_fast, error));
     MF_TRY(configure_beta(s, "rope.beta_slow", 1.0, &r->beta_slow, error));
     MF_TRY(mf_hparam_bool_or(s, "rope.truncate", true, &r->truncate, error));
@@ -121,9 +132,9 @@ static mf_status configure_llama3(const mf_source *s, mf_hparams *h, mf_error *e
     MF_TRY(require_number(s, "rope.low_freq_factor", &r->low_factor, error));
     MF_TRY(require_number(s, "rope.high_freq_factor", &r->high_factor, error));
     MF_TRY(require_number(s, "rope.original_max_position_embeddings", &r->n_original, error));
-    if (r->high_factor <= r->low_factor)
+    if (r->high_factor < r->low_factor)
         return mf_hparam_fail(s, "rope.high_freq_factor", MF_ERR_FORMAT, error,
-                              "is %g; expected more than low_freq_factor, %g", r->high_factor,
+                              "is %g; expected at least low_freq_factor, %g", r->high_factor,
                               r->low_factor);
     return MF_OK;
 }

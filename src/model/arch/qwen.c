@@ -50,12 +50,19 @@ static mf_status configure_dense(const mf_source *s, bool is_qwen3, mf_hparams *
     return MF_OK;
 }
 
-static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
+/* Of Qwen3's experts transformers 5 writes num_local_experts. */
+static mf_status configure_experts(const mf_source *s, bool normalises, mf_hparams *h,
+                                   mf_error *error)
 {
-    const mf_grouped_names names = {"num_experts", "moe_intermediate_size", NULL};
+    mf_grouped_names names = {"num_experts", "moe_intermediate_size", NULL};
+    mf_hparam_value count, local;
+    s->ops->hparam(s, names.n_experts, MF_HPARAM_WHOLE, &count);
+    s->ops->hparam(s, "num_local_experts", MF_HPARAM_WHOLE, &local);
+    if (count.kind == MF_HPARAM_ABSENT && local.kind != MF_HPARAM_ABSENT)
+        names.n_experts = "num_local_experts";
     MF_TRY(mf_grouped_experts(s, &names, h, error));
     MF_TRY(mf_grouped_sparse_steps(s, h, error));
-    return mf_hparam_bool_or(s, "norm_topk_prob", false, &h->router.normalise, error);
+    return mf_hparam_bool_or(s, "norm_topk_prob", normalises, &h->router.normalise, error);
 }
 
 static mf_status configure_qwen2(const mf_source *s, mf_hparams *out, mf_error *error)
@@ -73,7 +80,7 @@ static mf_status configure_qwen2_moe(const mf_source *s, mf_hparams *out, mf_err
     mf_hparams h = {0};
     MF_TRY(configure_attention(s, false, &h, error));
     MF_TRY(configure_windows(s, false, &h, error));
-    MF_TRY(configure_experts(s, &h, error));
+    MF_TRY(configure_experts(s, false, &h, error));
     MF_TRY(mf_hparam_u32(s, "shared_expert_intermediate_size", (mf_range){1, MF_MAX_DIM},
                          &h.shared_hidden, error));
     h.shared_is_gated = true;
@@ -81,14 +88,20 @@ static mf_status configure_qwen2_moe(const mf_source *s, mf_hparams *out, mf_err
     return MF_OK;
 }
 
-static mf_status configure_qwen3_moe(const mf_source *s, mf_hparams *out, mf_error *error)
+static mf_status configure_qwen3_experts(const mf_source *s, bool normalises, mf_hparams *out,
+                                         mf_error *error)
 {
     mf_hparams h = {0};
     MF_TRY(configure_attention(s, true, &h, error));
     MF_TRY(configure_windows(s, true, &h, error));
-    MF_TRY(configure_experts(s, &h, error));
+    MF_TRY(configure_experts(s, normalises, &h, error));
     *out = h;
     return MF_OK;
+}
+
+static mf_status configure_qwen3_moe(const mf_source *s, mf_hparams *out, mf_error *error)
+{
+    return configure_qwen3_experts(s, false, out, error);
 }
 
 const mf_family mf_family_qwen2 = {
@@ -104,11 +117,11 @@ const mf_family mf_family_qwen3_vl = {.name = "qwen3_vl",
                                       .configure = configure_qwen3,
                                       .bind = mf_grouped_bind};
 
-/* Published with transposed experts. */
+/* Published with transposed experts, and its code divides by their scores' sum in any case. */
 static mf_status configure_qwen3_vl_moe(const mf_source *s, mf_hparams *out, mf_error *error)
 {
     mf_hparams h = {0};
-    MF_TRY(configure_qwen3_moe(s, &h, error));
+    MF_TRY(configure_qwen3_experts(s, true, &h, error));
     h.experts_are_turned = true;
     *out = h;
     return MF_OK;
