@@ -216,7 +216,7 @@ void mf_numa_locate(const mf_numa_nodes *nodes, const void *base, size_t apart, 
         const void *pages[AT_ONCE];
         int ids[AT_ONCE];
         for (uint32_t i = 0; i < n_now; i++) {
-            pages[i] = (const unsigned char *)base + apart * (first + i);
+            pages[i] = base ? (const unsigned char *)base + apart * (first + i) : NULL;
             ids[i] = -1;
         }
         /* without nodes to move to it only tells */
