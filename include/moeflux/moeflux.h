@@ -449,7 +449,7 @@ MF_API MF_MUST_CHECK mf_status mf_engine_eval(mf_engine *engine, const mf_batch_
 /* ------------------------------------ what it holds ------------------------------------ */
 
 /* float32 [n_vocab] of the last token evaluated, NULL if there is none (new, cleared, truncated,
- * loaded); valid until the next call on the session. */
+ * loaded from what had none); valid until the next call on the session. */
 MF_API const float *mf_session_logits(const mf_session *session);
 
 /* The highest of each MF_LOGITS_BLOCK of those logits, for mf_sampler_sample_bounded; the last
@@ -503,9 +503,9 @@ MF_API MF_MUST_CHECK mf_status mf_session_truncate(mf_session *session, size_t n
 MF_API MF_MUST_CHECK mf_status mf_mark_save(mf_session *session, mf_error *error);
 
 /* Later evaluations of the session make marks by themselves: every n_tokens (rounded up to whole
- * chunks; 0: none), and at the end of each call (step, evaluation) that gave it more than one token
- * if at_end is not 0. One that does not fit is left out. Forks inherit the setting. Default: none.
- */
+ * chunks; 0: none), and if at_end is not 0 at the end of each call (step, evaluation) that gave it
+ * more than one token and got through all of them. One that does not fit is left out. Forks
+ * inherit the setting. Default: none. */
 MF_API void mf_mark_auto(mf_session *session, size_t n_tokens, int at_end);
 
 /* Number of marks; positions[i], i < capacity, get theirs, rising. positions may be NULL. */
