@@ -4,7 +4,8 @@
  *
  *   X.scales, X.biases           MLX, affine; without biases mxfp4 or nvfp4, as the config says
  *   X.weight_scale_inv           FP8 in blocks; X_scale_inv of experts in one tensor X
- *   X.weight_scale               FP8 by row or by tensor; NVFP4 of modelopt with X.weight_scale_2
+ *   X.weight_scale               FP8 by row, by tensor or in blocks; NVFP4 of modelopt with
+ *                                X.weight_scale_2
  *   X_blocks, X_scales           MXFP4 of gpt-oss
  *   X.scale                      DeepSeek-V4: FP8 in blocks; beside I8, MXFP4
  *   X.weight_packed              compressed-tensors: integers with X.weight_scale,
@@ -143,6 +144,19 @@ static bool is_one_value(const mf_tensor *t)
     return n == 1;
 }
 
+/* A scale for each 128 x 128 values, as compressed-tensors names them (strategy "block"). */
+static bool is_in_blocks(const mf_tensor *data, const mf_tensor *scales)
+{
+    if (data->n_dims != 2 || scales->n_dims != 2)
+        return false;
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint64_t n = data->shape[i], is_more = n % MF_FP8_BLOCK != 0;
+        if (scales->shape[i] != n / MF_FP8_BLOCK + is_more)
+            return false;
+    }
+    return true;
+}
+
 static mf_status stored_fp8(const mf_checkpoint *c, const char *module, mf_stored *s,
                             mf_error *error)
 {
@@ -151,9 +165,12 @@ static mf_status stored_fp8(const mf_checkpoint *c, const char *module, mf_store
     if (beside(c, module, ".weight_scale") == NULL)
         return need(c, module, ".weight_scale_inv", &s->scales, error);
     MF_TRY(need(c, module, ".weight_scale", &s->scales, error));
-    s->data->kind = s->scales->type == MF_TENSOR_U8 ? MF_WEIGHT_MXFP8
-                    : is_one_value(s->scales)       ? MF_WEIGHT_FP8_TENSOR
-                                                    : MF_WEIGHT_FP8_CHANNEL;
+    if (s->scales->type == MF_TENSOR_U8)
+        s->data->kind = MF_WEIGHT_MXFP8;
+    else if (is_one_value(s->scales))
+        s->data->kind = MF_WEIGHT_FP8_TENSOR;
+    else if (!is_in_blocks(s->data, s->scales))
+        s->data->kind = MF_WEIGHT_FP8_CHANNEL;
     return MF_OK;
 }
 

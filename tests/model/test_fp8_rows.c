@@ -4,6 +4,7 @@
  * 128 rows: each head's query and gate (32 rows of 64), the parts of in_proj_qkvz (24, 24, 32 and
  * 32 rows of 112), beta and alpha (2 of 4); and a matrix for each head, of 64 rows. The same
  * weights as BF16, which holds them exactly as the scales are powers of two, give the same logits.
+ * And blocks as compressed-tensors names them.
  */
 #include "golden.h"
 #include "scratch_dir.h"
@@ -209,8 +210,59 @@ static void check_case(const model_case *c)
     golden_free(&g);
 }
 
+static unsigned count(const char *file, const char *text)
+{
+    size_t n_bytes;
+    unsigned char *data = read_file(scratch_path(file), &n_bytes);
+    const unsigned char *at = data, *const end = data + n_bytes;
+    unsigned n = 0;
+    while ((at = memmem(at, (size_t)(end - at), text, strlen(text))) != NULL) {
+        at += strlen(text);
+        n++;
+    }
+    free(data);
+    return n;
+}
+
+static float *logits_in(const char *dir, const golden *g)
+{
+    const mf_engine_options options = golden_options(golden_case_find("minimax_m2_fp8"));
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    float *out = malloc((size_t)g->n_tokens * g->n_vocab * sizeof *out);
+    REQUIRE(out != NULL);
+    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(golden_eval(session, g->tokens, g->n_tokens, g->n_vocab, out, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return out;
+}
+
+/* weight_scale where others say weight_scale_inv: the same blocks, so the same bits. */
+static void check_named_otherwise(void)
+{
+    static const char file[] = "model.safetensors";
+    golden g;
+    golden_read(golden_case_find("minimax_m2_fp8"), &g);
+    const char *dir = scratch_copy("minimax_m2_fp8");
+    const unsigned n = count(file, ".weight_scale_inv\"");
+    CHECK(n > 60);
+    for (unsigned i = 0; i < n; i++)
+        scratch_replace_in_header(file, ".weight_scale_inv\"", ".weight_scale\"");
+    scratch_replace("config.json", "\"quant_method\": \"fp8\"",
+                    "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\"");
+    float *named = logits_in(dir, &g), *published = logits_in(golden_path("minimax_m2_fp8"), &g);
+    CHECK(memcmp(named, published, (size_t)g.n_tokens * g.n_vocab * sizeof *named) == 0);
+    free(named);
+    free(published);
+    golden_free(&g);
+}
+
 int main(void)
 {
+    check_named_otherwise();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_case(&cases[i]);
     return test_result();
