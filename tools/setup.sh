@@ -19,7 +19,7 @@ case "${1:-}" in
     optional=""
     ;;
 --dev)
-    packages="$packages clang clang-format-14 clang-tidy libclang-rt-14-dev"
+    packages="$packages clang clang-format-14 clang-tidy libclang-rt-14-dev llvm"
     packages="$packages $arm"
     packages="$packages libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers spirv-cross python3-venv chromium cmark-gfm"
     packages="$packages lintian debootstrap abigail-tools ccache"
