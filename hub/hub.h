@@ -39,6 +39,8 @@ bool mf_hub_is_safe_path(const char *path);
 bool mf_hub_is_chosen(const char *file, const char *choice);
 /* Its number of parts as in NAME-00002-of-00003.gguf, 1 otherwise; *part counts from 1. */
 uint32_t mf_hub_parts_of(const char *file, uint32_t *part);
+/* The quantisation that is meant where none is named. */
+#define MF_HUB_USUAL_GGUF "Q4_K_M"
 /* What a model in the aligned form that was made of GGUF has for its vocabulary. */
 #define MF_HUB_TEXT_GGUF "text.gguf"
 /* Neither that is a model, nor is a vision model's projector. */

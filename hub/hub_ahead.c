@@ -354,7 +354,6 @@ static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
 {
     const uint64_t gguf_bytes = (uint64_t)16 << 20;
     unsigned char length[8];
-    uint64_t n = 0;
     if (mf_hub_is_gguf(file->path))
         return mf_hub_ahead_await(a, fd, 0, gguf_bytes) == 0;
     if (mf_hub_has_expert_head(file))
@@ -366,8 +365,7 @@ static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
     if (mf_hub_ahead_await(a, fd, 0, sizeof length) != 0 ||
         pread(fd, length, sizeof length, 0) != sizeof length)
         return false;
-    for (int i = 7; i >= 0; i--)
-        n = n << 8 | length[i];
+    const uint64_t n = mf_hub_length(length);
     return mf_hub_ahead_await(a, fd, 0, n < file->n_bytes ? n + 8 : file->n_bytes) == 0;
 }
 

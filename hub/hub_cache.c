@@ -160,7 +160,7 @@ static mf_hub_state find_gguf(const char *snapshot, const char *choice, char *pa
     gguf_search search = {.choice = choice};
     search_gguf(&search, snapshot, "", 0);
     if (search.n_found > 1 && *choice == '\0') { /* the one that is fetched without a choice */
-        gguf_search usual = {.choice = "Q4_K_M"};
+        gguf_search usual = {.choice = MF_HUB_USUAL_GGUF};
         search_gguf(&usual, snapshot, "", 0);
         if (usual.n_found == 1)
             search = usual;

@@ -149,9 +149,9 @@ static bool want_gguf(mf_hub_listing *listing, const char *choice, mf_error *err
     char names[800];
     size_t n = list_gguf(listing, choice, names, sizeof names);
     if (n > 1 && *choice == '\0') {
-        const size_t n_usual = list_gguf(listing, "Q4_K_M", names, sizeof names);
+        const size_t n_usual = list_gguf(listing, MF_HUB_USUAL_GGUF, names, sizeof names);
         if (n_usual == 1)
-            return want_gguf(listing, "Q4_K_M", error);
+            return want_gguf(listing, MF_HUB_USUAL_GGUF, error);
         list_gguf(listing, choice, names, sizeof names);
     }
     if (n > 1)

@@ -16,6 +16,14 @@ struct mf_hub_model {
 
 bool mf_hub_blob_path(const mf_hub_model *model, const mf_hub_file *file,
                       char path[MF_HUB_PATH_CHARS]);
+/* A length in a file, little-endian. */
+static inline uint64_t mf_hub_length(const unsigned char bytes[8])
+{
+    uint64_t n = 0;
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | bytes[i];
+    return n;
+}
 /* A file of experts of the aligned form, which begins with where they lie: */
 bool mf_hub_has_expert_head(const mf_hub_file *file);
 /* how long that is, by the file's first MF_HUB_EXPERT_START bytes; no longer than the file. */

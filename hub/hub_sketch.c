@@ -34,9 +34,7 @@ bool mf_hub_has_expert_head(const mf_hub_file *file)
 uint64_t mf_hub_expert_head_bytes(const mf_hub_file *file,
                                   const unsigned char start[MF_HUB_EXPERT_START])
 {
-    uint64_t n = 0;
-    for (int i = 47; i >= 40; i--)
-        n = n << 8 | start[i];
+    const uint64_t n = mf_hub_length(start + 40);
     return n < file->n_bytes ? n : file->n_bytes;
 }
 
@@ -59,13 +57,12 @@ static uint64_t bytes_at_first(const mf_hub_file *file)
  */
 static uint64_t header_bytes(const mf_hub_file *file, const mf_hub_text *text)
 {
-    uint64_t n = 0;
+    const unsigned char *start = (const unsigned char *)text->data;
     if (mf_hub_has_expert_head(file) && text->n_bytes >= MF_HUB_EXPERT_START)
-        return mf_hub_expert_head_bytes(file, (const unsigned char *)text->data);
+        return mf_hub_expert_head_bytes(file, start);
     if (!ends_with(file->path, ".safetensors") || text->n_bytes < 8)
         return text->n_bytes;
-    for (int i = 7; i >= 0; i--)
-        n = n << 8 | (unsigned char)text->data[i];
+    const uint64_t n = mf_hub_length(start);
     return n < file->n_bytes ? n + 8 : text->n_bytes;
 }
 
