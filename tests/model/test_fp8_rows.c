@@ -160,6 +160,24 @@ static unsigned rewrite(const char *file, bool is_fp8, unsigned *n_several)
     return n;
 }
 
+/* Logits of the model in dir, which is the case's or a changed copy. */
+static float *logits_in(const char *dir, const char *name, const golden *g, uint32_t tier)
+{
+    mf_engine_options options = golden_options(golden_case_find(name));
+    options.cpu_tier = mf_cpu_tier_name(tier);
+    mf_engine *engine = NULL;
+    mf_session *session = NULL;
+    mf_error error = {0};
+    float *out = malloc((size_t)g->n_tokens * g->n_vocab * sizeof *out);
+    REQUIRE(out != NULL);
+    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    REQUIRE_OK(golden_eval(session, g->tokens, g->n_tokens, g->n_vocab, out, &error), &error);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    return out;
+}
+
 /* Logits of a copy of the model with other weights in the attention. */
 static float *logits_of(const model_case *c, const golden *g, bool is_fp8, uint32_t tier)
 {
@@ -173,19 +191,7 @@ static float *logits_of(const model_case *c, const golden *g, bool is_fp8, uint3
     }
     CHECK_U64(n, c->n_matrices);
     CHECK_U64(n_several, c->n_several);
-    mf_engine_options options = golden_options(golden_case_find(c->name));
-    options.cpu_tier = mf_cpu_tier_name(tier);
-    mf_engine *engine = NULL;
-    mf_session *session = NULL;
-    mf_error error = {0};
-    float *out = malloc((size_t)g->n_tokens * g->n_vocab * sizeof *out);
-    REQUIRE(out != NULL);
-    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
-    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
-    REQUIRE_OK(golden_eval(session, g->tokens, g->n_tokens, g->n_vocab, out, &error), &error);
-    mf_session_free(&session);
-    mf_engine_close(&engine);
-    return out;
+    return logits_in(dir, c->name, g, tier);
 }
 
 static void check_case(const model_case *c)
@@ -224,36 +230,21 @@ static unsigned count(const char *file, const char *text)
     return n;
 }
 
-static float *logits_in(const char *dir, const golden *g)
-{
-    const mf_engine_options options = golden_options(golden_case_find("minimax_m2_fp8"));
-    mf_engine *engine = NULL;
-    mf_session *session = NULL;
-    mf_error error = {0};
-    float *out = malloc((size_t)g->n_tokens * g->n_vocab * sizeof *out);
-    REQUIRE(out != NULL);
-    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
-    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
-    REQUIRE_OK(golden_eval(session, g->tokens, g->n_tokens, g->n_vocab, out, &error), &error);
-    mf_session_free(&session);
-    mf_engine_close(&engine);
-    return out;
-}
-
 /* weight_scale where others say weight_scale_inv: the same blocks, so the same bits. */
 static void check_named_otherwise(void)
 {
-    static const char file[] = "model.safetensors";
+    static const char name[] = "minimax_m2_fp8", file[] = "model.safetensors";
     golden g;
-    golden_read(golden_case_find("minimax_m2_fp8"), &g);
-    const char *dir = scratch_copy("minimax_m2_fp8");
+    golden_read(golden_case_find(name), &g);
+    const char *dir = scratch_copy(name);
     const unsigned n = count(file, ".weight_scale_inv\"");
     CHECK(n > 60);
     for (unsigned i = 0; i < n; i++)
         scratch_replace_in_header(file, ".weight_scale_inv\"", ".weight_scale\"");
     scratch_replace("config.json", "\"quant_method\": \"fp8\"",
                     "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\"");
-    float *named = logits_in(dir, &g), *published = logits_in(golden_path("minimax_m2_fp8"), &g);
+    float *named = logits_in(dir, name, &g, MF_CPU_BEST);
+    float *published = logits_in(golden_path(name), name, &g, MF_CPU_BEST);
     CHECK(memcmp(named, published, (size_t)g.n_tokens * g.n_vocab * sizeof *named) == 0);
     free(named);
     free(published);
