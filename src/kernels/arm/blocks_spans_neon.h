@@ -9,8 +9,12 @@
 enum { FEW = 1, SET = 4 }; /* tokens that are multiplied as one is; rows together */
 
 MF_LANE_OP void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
-                         const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
+                         const unsigned char *tokens, size_t token_bytes, bool begins, vec *acc,
+                         size_t apart)
 {
+    for (uint32_t r = 0; r < SET && begins; r++)
+        for (uint32_t t = 0; t < n; t++)
+            acc[r * apart + t] = 0.0f;
     const tile a = {w, tokens, token_bytes, acc, apart};
     if (w->sixteens)
         add_narrow(with_min, n, &a);
@@ -36,7 +40,7 @@ MF_LANE_OP void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
     MF_ROLLED
     for (uint32_t r = 0; r < 4; r++)
         unpack_span(kind, t, w, v[r], s[r], &rows[r]);
-    add_tile(mf_blocks_has_min(kind), 1, rows, tokens, 0, acc[0], 1);
+    add_tile(mf_blocks_has_min(kind), 1, rows, tokens, 0, false, acc[0], 1);
 }
 
 #endif

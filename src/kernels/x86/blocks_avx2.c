@@ -218,6 +218,7 @@ MF_INLINE void add_span(mf_weight_kind kind, uint32_t n, const span_tables *t,
 MF_INLINE void add_rows(mf_weight_kind kind, mf_weight_kind stored, const unpacked_span *w,
                         const group_tokens *x, vec *acc)
 {
+    begin_rows(x, acc);
     if (mf_blocks_is_wide(kind))
         (mf_blocks_has_sixteens(stored) ? add_wide_sixteens : add_wide)(excess_of(kind), w, x, acc);
     else

@@ -485,8 +485,10 @@ MF_INLINE void shift_sums(uint32_t n, __m512i sums[SET][TILE])
 
 /* SET rows by n, a constant, tokens. */
 MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
-                        const unsigned char *tokens, size_t token_bytes, vec *acc, size_t apart)
+                        const unsigned char *tokens, size_t token_bytes, bool begins, vec *acc,
+                        size_t apart)
 {
+    const __mmask16 so_far = begins ? 0 : 0xffff; /* of what is in acc */
     const mf_blocks_span *x[TILE];
     __m512i sums[SET][TILE];
     MF_UNROLL(3)
@@ -509,8 +511,9 @@ MF_INLINE void add_tile(bool with_min, uint32_t n, const unpacked_span *w,
         const __m512 units = _mm512_loadu_ps(x[t]->units);
         MF_UNROLL(8)
         for (uint32_t r = 0; r < SET; r++)
-            acc[r * apart + t] = add_sum(with_min, _mm512_add_epi32(sums[r][t], offset), &w[r],
-                                         x[t], units, acc[r * apart + t]);
+            acc[r * apart + t] =
+                add_sum(with_min, _mm512_add_epi32(sums[r][t], offset), &w[r], x[t], units,
+                        _mm512_maskz_load_ps(so_far, acc + r * apart + t));
     }
 }
 

@@ -158,6 +158,15 @@ ADD_TOKENS(add_sixteens_of_six, true, false, true, false, 6)
 ADD_TOKENS(add_wide, false, false, true, true, 8)
 ADD_TOKENS(add_wide_sixteens, true, false, true, true, 8)
 
+/* Before SET rows are added. */
+MF_INLINE void begin_rows(const group_tokens *x, vec *acc)
+{
+    mf_blocks_fetch(x, 0, SET);
+    for (uint32_t r = 0; r < SET && x->begins; r++)
+        for (uint32_t t = 0; t < x->n; t++)
+            acc[r * GROUP + t] = _mm256_setzero_ps();
+}
+
 /* Of formats that are not wide. */
 MF_INLINE void add_narrow_rows(mf_weight_kind kind, const unpacked_span *w, const group_tokens *x,
                                vec *acc)

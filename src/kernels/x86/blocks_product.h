@@ -15,7 +15,8 @@
  *   unpacked_span, unpack_span(kind, ...)   a span of a row, ready for many tokens
  *   SET                       rows that are multiplied together by many tokens
  *   add_rows(kind, stored, w, x, acc)   SET rows' unpacked spans by a group's tokens
- *                             acc[r * GROUP + t]: row r and token t
+ *                             acc[r * GROUP + t]: row r and token t, zeros where x->begins;
+ *                             meanwhile mf_blocks_fetch(x, ...) of all those rows
  *   turned_bytes(w, n)        what n tokens take, laid out once more for all rows
  *   turn_tokens(rows, x, out)   so, into out and x->turned
  *
@@ -169,14 +170,8 @@ __attribute__((noinline)) static void multiply_some(const mf_blocks_rows *w, uin
 MF_INLINE void unpack_rows(mf_weight_kind kind, const span_tables *t, const mf_blocks_rows *w,
                            uint32_t row, uint32_t n_rows, uint32_t i, unpacked_span *out)
 {
-    /* what is next: the rows' next span, or the first one of the next panel */
-    const size_t next = i + 1 < w->n_spans + (w->last_bytes > 0 ? 1 : 0)
-                            ? w->span_bytes
-                            : PANEL * w->row_bytes - (size_t)i * w->span_bytes;
     for (uint32_t r = 0; r < n_rows; r++) {
         const unsigned char *v = w->values + (row + r) * w->row_bytes + (size_t)i * w->span_bytes;
-        for (uint32_t at = 0; at < w->span_bytes; at += 64)
-            __builtin_prefetch(v + next + at);
         const unsigned char *s = NULL;
         mf_blocks_last last;
         if (w->scales != NULL)
@@ -214,13 +209,18 @@ MF_INLINE void multiply_group(mf_weight_kind kind, const span_tables *t, const m
                               uint32_t row, uint32_t n_rows, group_tokens x, panel *p)
 {
     const uint32_t n_spans = w->n_spans + (w->last_bytes > 0 ? 1 : 0);
-    for (uint32_t r = 0; r < PANEL; r++)
-        for (uint32_t i = 0; i < x.n; i++)
-            p->acc[r][i] = zero_vec();
+    x.next_row_bytes = w->row_bytes;
+    x.next_span_bytes = w->span_bytes;
     for (uint32_t i = 0; i < n_spans; i++) {
+        /* the rows' next span, or the first one of the next panel */
+        const size_t next = i + 1 < n_spans ? row * w->row_bytes + (i + 1) * (size_t)w->span_bytes
+                                            : (row + PANEL) * w->row_bytes;
         unpack_rows(kind, t, w, row, n_rows, i, p->spans);
-        for (uint32_t r = 0; r < n_rows; r += SET)
+        x.begins = i == 0;
+        for (uint32_t r = 0; r < n_rows; r += SET) {
+            x.next = w->values + next + r * w->row_bytes;
             add_rows(kind, w->kind, p->spans + r, &x, p->acc[r]);
+        }
         x.tokens += sizeof(mf_blocks_span);
         x.turned += x.turned_span_bytes;
     }

@@ -60,7 +60,19 @@ typedef struct group_tokens {
     const unsigned char *turned; /* as the tier lays them out once more, some together, */
     size_t turned_bytes;         /* so far apart, and their spans */
     size_t turned_span_bytes;
+    bool begins; /* sums are zero, whatever they hold */
+    /* Spans of rows that come after these, to be fetched while these are multiplied. */
+    const unsigned char *next;
+    size_t next_row_bytes, next_span_bytes;
 } group_tokens;
+
+/* Fetches what comes after spans row0 .. row1 - 1. */
+static inline void mf_blocks_fetch(const group_tokens *x, uint32_t row0, uint32_t row1)
+{
+    for (uint32_t r = row0; r < row1; r++)
+        for (size_t at = 0; at < x->next_span_bytes; at += 64)
+            __builtin_prefetch(x->next + r * x->next_row_bytes + at);
+}
 
 /* What `kind`, a constant, has: something added to each of 16 columns. */
 static inline bool mf_blocks_has_min(mf_weight_kind kind)

@@ -6,18 +6,27 @@
 
 #include "kernels/x86/blocks_token.h"
 
+/* A core has room for some 24 lines on their way: with each tile of tokens those of a few rows. */
 MF_INLINE void add_tokens(bool with_min, const unpacked_span *w, const group_tokens *x, vec *acc)
 {
-    uint32_t t = 0;
-    for (; t + TILE <= x->n; t += TILE)
-        add_tile(with_min, TILE, w, x->tokens + t * x->token_bytes, x->token_bytes, acc + t, GROUP);
-    if (TILE > 2 && t + 2 <= x->n) {
-        add_tile(with_min, TILE > 2 ? 2 : 1, w, x->tokens + t * x->token_bytes, x->token_bytes,
-                 acc + t, GROUP);
-        t += 2;
+    const uint32_t n_tiles = (x->n + TILE - 1) / TILE, step = (SET + n_tiles - 1) / n_tiles;
+    uint32_t fetched = 0;
+    for (uint32_t t = 0, n; t < x->n; t += n) {
+        const unsigned char *tokens = x->tokens + t * x->token_bytes;
+        const uint32_t end = fetched + step < SET ? fetched + step : SET;
+        mf_blocks_fetch(x, fetched, end);
+        fetched = end;
+        n = x->n - t < TILE ? x->n - t : TILE;
+        if (n == TILE) {
+            add_tile(with_min, TILE, w, tokens, x->token_bytes, x->begins, acc + t, GROUP);
+        } else if (TILE > 2 && n == 2) {
+            add_tile(with_min, TILE > 2 ? 2 : 1, w, tokens, x->token_bytes, x->begins, acc + t,
+                     GROUP);
+        } else {
+            add_tile(with_min, 1, w, tokens, x->token_bytes, x->begins, acc + t, GROUP);
+            n = 1;
+        }
     }
-    for (; t < x->n; t++)
-        add_tile(with_min, 1, w, x->tokens + t * x->token_bytes, x->token_bytes, acc + t, GROUP);
 }
 
 /* Functions of their own, which all kinds share: within the kernel of each, gcc 12 does not keep
