@@ -6,6 +6,7 @@
 #include "replay_plot.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -193,7 +194,9 @@ static bool parse_slots(const char *text, uint64_t n_all, uint64_t *out)
     float percent;
     if (!mf_cli_parse_float(digits, 0, 100, &percent))
         return false;
-    *out = (uint64_t)((double)n_all * (double)percent / 100);
+    /* 0.7 % of 1000 is a little less than 7 as a fraction, and 7 all the same */
+    *out = (uint64_t)((double)n_all * (double)percent / 100 * (1 + (double)FLT_EPSILON));
+    *out = *out < n_all ? *out : n_all;
     return *out > 0;
 }
 
