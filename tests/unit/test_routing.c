@@ -169,6 +169,42 @@ static void test_round_trip(void)
     free(passes);
 }
 
+/* What readers would not take is not written: the passes before it are a trace, to the last byte
+ * that may be. */
+static void test_full(void)
+{
+    enum { N = 40 };
+    char path[] = "/tmp/moeflux-routing.XXXXXX";
+    static pass passes[N];
+    mf_error error = {0};
+    size_t n_most, n_bytes;
+    free(write_trace(N / 2, passes, &n_most));
+    const int fd = mkstemp(path);
+    REQUIRE(fd >= 0);
+    close(fd);
+    for (uint32_t less = 0; less < 2; less++) {
+        mf_routing_writer *w = NULL;
+        mf_routing *t = NULL;
+        REQUIRE_OK(mf_routing_writer_open(NULL, path, &head, MAX_ROWS, 2, &w, &error), &error);
+        mf_routing_writer_limit(w, n_most - less);
+        for (uint32_t i = 0; i < N; i++) {
+            passes[i] = i < N / 2 ? passes[i] : make_pass(i);
+            write_pass(w, &passes[i]);
+            CHECK(mf_routing_writer_is_full(w) == (i >= N / 2 - less));
+        }
+        REQUIRE_OK(mf_routing_writer_close(&w, &error), &error);
+        unsigned char *bytes = read_whole(path, &n_bytes);
+        CHECK(n_bytes <= n_most - less);
+        REQUIRE_OK(mf_routing_read(NULL, bytes, n_bytes, "it", &t, &error), &error);
+        CHECK_U64(t->n_passes, N / 2 - less);
+        for (uint32_t i = 0; i < t->n_passes; i++)
+            check_pass(t, i, &passes[i]);
+        mf_routing_release(&t);
+        free(bytes);
+    }
+    (void)unlink(path);
+}
+
 /* Every bit flipped, every length: an error that says where, never a trace. */
 static void test_damage(void)
 {
@@ -327,6 +363,7 @@ static void test_failures(void)
 int main(void)
 {
     test_round_trip();
+    test_full();
     test_damage();
     test_hostile();
     test_sizes();
