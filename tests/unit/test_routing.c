@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Traces of routing: what is written is read again, and no damaged byte is taken for another. */
 #include "base/checksum.h"
+#include "routing/drive_sim.h"
 #include "routing/routing_format.h"
 
 #include "test.h"
 
+#include <math.h>
 #include <unistd.h>
 
 static unsigned char *read_whole(const char *path, size_t *n_bytes)
@@ -360,6 +362,21 @@ static void test_failures(void)
     CHECK(mf_routing_writer_open(NULL, "/dev/full", &head, 1, 1, &w, &error) == MF_ERR_IO);
 }
 
+/* A clock that no whole number has room for, as a drive of a byte a second makes it: no conversion
+ * of it is undefined, and time does not go back. */
+static void test_clock(void)
+{
+    const double times[] = {0, 0.9, 1.5, 9e15, 9.2e18, 9.3e18, 1.8e19, 1.9e19, 1e30, INFINITY};
+    uint64_t before = 0;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        const mf_drive_sim drive = {.now_us = times[i]};
+        const uint64_t now = mf_drive_sim_now_us(&drive);
+        CHECK(now >= before);
+        before = now;
+    }
+    CHECK_U64(before, MF_DRIVE_SIM_LAST_US);
+}
+
 int main(void)
 {
     test_round_trip();
@@ -369,5 +386,6 @@ int main(void)
     test_sizes();
     test_hostile_sizes();
     test_failures();
+    test_clock();
     return test_result();
 }
