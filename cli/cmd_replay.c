@@ -255,6 +255,15 @@ static int run_line(grid *g, size_t policy, size_t predict)
     return MF_EXIT_OK;
 }
 
+static bool is_policy(const char *name)
+{
+    const char *known;
+    for (size_t i = 0; (known = mf_cache_policy_name(i)) != NULL; i++)
+        if (strcmp(name, known) == 0)
+            return true;
+    return false;
+}
+
 /* What else is wrong is known before the trace is replayed once. */
 static int check(const replay_args *a, bool has_slots)
 {
@@ -265,6 +274,10 @@ static int check(const replay_args *a, bool has_slots)
         if (!mf_cli_parse_predict(a->predicts.items[i], &kind))
             return mf_cli_usage_error("replay", "--predict: '%s' is not known",
                                       a->predicts.items[i]);
+    for (size_t i = 0; i < a->policies.n; i++)
+        if (!is_policy(a->policies.items[i]))
+            return mf_cli_usage_error("replay", "--policy: '%s' is not known",
+                                      a->policies.items[i]);
     return a->svg ? mf_cli_may_write(a->svg) : MF_EXIT_OK;
 }
 
