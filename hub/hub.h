@@ -34,6 +34,8 @@ bool mf_hub_is_commit(const char *text);
 /* A file's name within a repository that is safe to make a path of and to print: relative, no empty
  * part, no "." and no "..", UTF-8 without control characters. */
 bool mf_hub_is_safe_path(const char *path);
+/* Case counts. */
+bool mf_hub_ends_with(const char *text, const char *end);
 /* True if the GGUF file is what the choice names: the file itself, or (case aside) its
  * quantisation, as in NAME-Q4_K_M.gguf, NAME-Q4_K_M-00001-of-00002.gguf and Q4_K_M/NAME.gguf. */
 bool mf_hub_is_chosen(const char *file, const char *choice);

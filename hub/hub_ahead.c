@@ -335,12 +335,6 @@ static bool wait_until_open(mf_hub_ahead *a, bool (*stop)(void), mf_error *error
            mf_hub_fail(error, MF_ERR_CANCELLED, "interrupted; the same command goes on from here");
 }
 
-static bool has_header(const char *path, const char *end)
-{
-    const size_t n = strlen(path), n_end = strlen(end);
-    return n >= n_end && strcmp(path + n - n_end, end) == 0;
-}
-
 static bool wait_for_expert_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
 {
     unsigned char start[MF_HUB_EXPERT_START];
@@ -358,9 +352,9 @@ static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
         return mf_hub_ahead_await(a, fd, 0, gguf_bytes) == 0;
     if (mf_hub_has_expert_head(file))
         return wait_for_expert_head(a, file, fd);
-    if (has_header(file->path, ".bin"))
+    if (mf_hub_ends_with(file->path, ".bin"))
         return true;
-    if (!has_header(file->path, ".safetensors"))
+    if (!mf_hub_ends_with(file->path, ".safetensors"))
         return mf_hub_ahead_await(a, fd, 0, file->n_bytes) == 0;
     if (mf_hub_ahead_await(a, fd, 0, sizeof length) != 0 ||
         pread(fd, length, sizeof length, 0) != sizeof length)
