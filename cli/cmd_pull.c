@@ -223,8 +223,7 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
 static int fail(pull_args *args, const mf_error *error)
 {
     mf_cli_pull_progress_end(&args->progress);
-    mf_cli_error("%s: %s", args->given, error->message);
-    return error->code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
+    return mf_cli_fail_of(args->given, error);
 }
 
 /* Whether it would be fetched in vain. An exit code. */
