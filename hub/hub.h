@@ -53,11 +53,12 @@ typedef struct mf_hub_places {
     char cache[MF_HUB_PATH_CHARS];  /* the folder of models--ORG--NAME; "": there is none */
     char endpoint[1024];            /* without a slash at its end */
     char token[MF_HUB_TOKEN_CHARS]; /* "": none */
+    bool is_offline;                /* nothing may be fetched */
 } mf_hub_places;
 
 /* From HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME and HOME; HF_ENDPOINT;
  * HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH and the token file, unless
- * HF_HUB_DISABLE_IMPLICIT_TOKEN. */
+ * HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_OFFLINE. */
 void mf_hub_places_read(mf_hub_places *out);
 
 typedef enum mf_hub_state {
