@@ -112,6 +112,12 @@ static void fill_uploads(double *v, const mf_bench_setup *setup, const mf_cli_ph
         v[MF_BENCH_HOST_HIT_RATE] = v[MF_BENCH_PREFILL_HOST_HIT_RATE] = NAN;
 }
 
+/* Of a phase of no tokens, which takes a moment all the same, there is none. */
+static double wait_share(const mf_cli_phase *phase)
+{
+    return phase->n_tokens > 0 ? ratio(1e-6 * (double)phase->stats.wait_us, phase->seconds) : NAN;
+}
+
 static void fill_decode(double *v, const mf_cli_phase *decode)
 {
     const mf_stats *s = &decode->stats;
@@ -122,7 +128,7 @@ static void fill_decode(double *v, const mf_cli_phase *decode)
     v[MF_BENCH_HIT_RATE] = mf_cli_hit_rate(s);
     v[MF_BENCH_READ_RATE] = ratio((double)s->read_bytes, 1e-6 * (double)s->reading_us);
     v[MF_BENCH_WAIT_PER_TOKEN] = ratio((double)s->wait_us, n_tokens);
-    v[MF_BENCH_WAIT_FRACTION] = ratio(1e-6 * (double)s->wait_us, decode->seconds);
+    v[MF_BENCH_WAIT_FRACTION] = wait_share(decode);
     v[MF_BENCH_WEIGHT_RATE] =
         n_tokens > 0 ? ratio((double)s->weight_bytes_touched, decode->seconds) : NAN;
 }
@@ -139,7 +145,7 @@ static void fill_prefill(double *v, const mf_bench_setup *setup, const mf_cli_ph
     v[MF_BENCH_PREFILL_TPS] = tps;
     v[MF_BENCH_PREFILL_READ_BYTES] = prefill->n_tokens > 0 ? (double)s->read_bytes : NAN;
     v[MF_BENCH_PREFILL_READ_RATE] = ratio((double)s->read_bytes, 1e-6 * (double)s->reading_us);
-    v[MF_BENCH_PREFILL_WAIT_FRACTION] = ratio(1e-6 * (double)s->wait_us, prefill->seconds);
+    v[MF_BENCH_PREFILL_WAIT_FRACTION] = wait_share(prefill);
     v[MF_BENCH_PREFILL_MISSES] = prefill->n_tokens > 0 ? n_read : NAN;
     v[MF_BENCH_PREFILL_READS_PER_EXPERT] = ratio(n_read, n_experts * (double)n_chunks);
     v[MF_BENCH_PREFILL_FMA_RATE] = tps * setup->prefill_fma_per_token;

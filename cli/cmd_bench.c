@@ -129,6 +129,11 @@ static bool parse(bench_args *args, int argc, char **argv, int *exit_code)
     if (!args->model)
         return false;
     uint32_t needed = args->n_prompt_tokens + args->n_gen_tokens;
+    if (needed == 0 && args->measure_ms == 0) {
+        *exit_code = mf_cli_usage_error("bench", "bench: --prompt-tokens, --gen-tokens and "
+                                                 "--measure-ms are 0: nothing is measured");
+        return false;
+    }
     mf_engine_options *options = &args->engine.options;
     if (options->n_context_tokens > 0 && options->n_context_tokens < needed) {
         *exit_code = mf_cli_usage_error("bench", "bench: --ctx is below the %u tokens to evaluate",

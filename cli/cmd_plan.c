@@ -123,10 +123,7 @@ static int look_at_hub(plan *p, const mf_hub_places *places, const mf_hub_name *
     if (mf_hub_open(places, name, &options, &model, &error))
         status = mf_cli_hub_look(model, look, p, &fetched, &error);
     mf_hub_close(&model);
-    if (status == MF_OK)
-        return MF_EXIT_OK;
-    mf_cli_error("%s: %s", p->given, error.message);
-    return error.code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
+    return status == MF_OK ? MF_EXIT_OK : mf_cli_fail_of(p->given, &error);
 }
 #endif
 

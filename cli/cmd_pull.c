@@ -32,7 +32,8 @@ static const char help[] =
     "  --connections N        requests at once (default 8)\n"
     "  --retries N            failures in a row before it is given up (default 10)\n"
     "\n"
-    "Environment: HF_ENDPOINT, HF_TOKEN or the token file, HF_HUB_CACHE, HF_HOME.\n"
+    "Environment: HF_ENDPOINT, HF_TOKEN or the token file, HF_HUB_CACHE, HF_HOME,\n"
+    "HF_HUB_OFFLINE (nothing is fetched).\n"
     "\n" //
     MF_ENGINE_OPTIONS_HELP;
 
@@ -223,8 +224,7 @@ static void print_cost(const pull_args *args, const mf_hub_model *model, const p
 static int fail(pull_args *args, const mf_error *error)
 {
     mf_cli_pull_progress_end(&args->progress);
-    mf_cli_error("%s: %s", args->given, error->message);
-    return error->code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
+    return mf_cli_fail_of(args->given, error);
 }
 
 /* Whether it would be fetched in vain. An exit code. */
@@ -281,6 +281,17 @@ static int fetch(pull_args *args, mf_hub_model *model, const mf_hub_places *plac
     return MF_EXIT_OK;
 }
 
+/* What is there is what a pull would end with, if nothing may be asked. */
+static bool has_offline(const pull_args *args, const mf_hub_places *places)
+{
+    char path[MF_HUB_PATH_CHARS], why[256];
+    if (!places->is_offline || args->is_dry || args->checks ||
+        mf_hub_find(places, &args->name, path, why) != MF_HUB_HELD)
+        return false;
+    printf("%s\n", path);
+    return true;
+}
+
 static int pull(pull_args *args)
 {
     mf_hub_places places;
@@ -288,6 +299,8 @@ static int pull(pull_args *args)
     prospect p = {0};
     mf_error error = {0};
     mf_hub_places_read(&places);
+    if (has_offline(args, &places))
+        return mf_cli_finish(MF_EXIT_OK);
     if (!mf_hub_open(&places, &args->name, &args->hub, &model, &error))
         return fail(args, &error);
     int exit_code = check(args, model);

@@ -6,6 +6,7 @@
 #include "replay_plot.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -193,7 +194,9 @@ static bool parse_slots(const char *text, uint64_t n_all, uint64_t *out)
     float percent;
     if (!mf_cli_parse_float(digits, 0, 100, &percent))
         return false;
-    *out = (uint64_t)((double)n_all * (double)percent / 100);
+    /* 0.7 % of 1000 is a little less than 7 as a fraction, and 7 all the same */
+    *out = (uint64_t)((double)n_all * (double)percent / 100 * (1 + (double)FLT_EPSILON));
+    *out = *out < n_all ? *out : n_all;
     return *out > 0;
 }
 
@@ -252,6 +255,15 @@ static int run_line(grid *g, size_t policy, size_t predict)
     return MF_EXIT_OK;
 }
 
+static bool is_policy(const char *name)
+{
+    const char *known;
+    for (size_t i = 0; (known = mf_cache_policy_name(i)) != NULL; i++)
+        if (strcmp(name, known) == 0)
+            return true;
+    return false;
+}
+
 /* What else is wrong is known before the trace is replayed once. */
 static int check(const replay_args *a, bool has_slots)
 {
@@ -262,6 +274,10 @@ static int check(const replay_args *a, bool has_slots)
         if (!mf_cli_parse_predict(a->predicts.items[i], &kind))
             return mf_cli_usage_error("replay", "--predict: '%s' is not known",
                                       a->predicts.items[i]);
+    for (size_t i = 0; i < a->policies.n; i++)
+        if (!is_policy(a->policies.items[i]))
+            return mf_cli_usage_error("replay", "--policy: '%s' is not known",
+                                      a->policies.items[i]);
     return a->svg ? mf_cli_may_write(a->svg) : MF_EXIT_OK;
 }
 

@@ -29,17 +29,18 @@ int mf_cli_model_find(const char *given, mf_cli_model_path *path)
         return MF_EXIT_OK;
     }
     mf_hub_places_read(&places);
+    const char *when = places.is_offline ? ", where HF_HUB_OFFLINE is not set" : "";
     switch (mf_hub_find(&places, &name, path->text, why)) {
     case MF_HUB_HELD:
         return MF_EXIT_OK;
     case MF_HUB_PARTIAL:
         return mf_cli_error("%s: the hub's cache (%s) has not all of it: %s; 'moeflux pull %s' "
-                            "fetches what is missing",
-                            given, places.cache, why, given);
+                            "fetches what is missing%s",
+                            given, places.cache, why, given, when);
     default:
         return mf_cli_error("%s: neither a path nor a model in the hub's cache (%s); 'moeflux pull "
-                            "%s' fetches it",
-                            given, places.cache, given);
+                            "%s' fetches it%s",
+                            given, places.cache, given, when);
     }
 }
 

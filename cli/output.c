@@ -55,6 +55,12 @@ int mf_cli_fail(mf_status status, const mf_error *error)
     return MF_EXIT_ERROR;
 }
 
+int mf_cli_fail_of(const char *subject, const mf_error *error)
+{
+    (void)mf_cli_error("%s: %s", subject, error->message);
+    return error->code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
+}
+
 int mf_cli_usage_error(const char *command, const char *format, ...)
 {
     char line[1024];

@@ -23,6 +23,8 @@ void mf_cli_row(const char *name, const char *value);
 __attribute__((format(printf, 1, 2))) int mf_cli_error(const char *format, ...);
 /* The same for a failed call of the library. */
 int mf_cli_fail(mf_status status, const mf_error *error);
+/* The same with what was asked for in front; an interrupted one ends as interrupted. */
+int mf_cli_fail_of(const char *subject, const mf_error *error);
 /* One usage line and a hint on stderr; command NULL: the program itself. Returns MF_EXIT_USAGE. */
 __attribute__((format(printf, 2, 3))) int mf_cli_usage_error(const char *command,
                                                              const char *format, ...);

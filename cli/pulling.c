@@ -43,15 +43,13 @@ static int begin(mf_cli_pulling *p, mf_engine_options *options, const mf_hub_pla
     mf_error error = {0};
     char line[200];
     if (!mf_hub_open(places, name, &hub, &p->model, &error))
-        return mf_cli_error("%s: %s", p->given, error.message);
+        return mf_cli_fail_of(p->given, &error);
     const int exit_code = look_before(p, options);
     if (exit_code != MF_EXIT_OK)
         return exit_code;
     mf_cli_interrupt_install();
-    if (!mf_hub_ahead_begin(p->model, mf_cli_interrupted, &p->ahead, path, &error)) {
-        (void)mf_cli_error("%s: %s", p->given, error.message);
-        return error.code == MF_ERR_CANCELLED ? MF_EXIT_INTERRUPTED : MF_EXIT_ERROR;
-    }
+    if (!mf_hub_ahead_begin(p->model, mf_cli_interrupted, &p->ahead, path, &error))
+        return mf_cli_fail_of(p->given, &error);
     options->await_bytes = mf_hub_ahead_await;
     options->await_user = p->ahead;
     snprintf(line, sizeof line, "%.100s is fetched meanwhile", p->given);

@@ -34,6 +34,8 @@ bool mf_hub_is_commit(const char *text);
 /* A file's name within a repository that is safe to make a path of and to print: relative, no empty
  * part, no "." and no "..", UTF-8 without control characters. */
 bool mf_hub_is_safe_path(const char *path);
+/* Case counts. */
+bool mf_hub_ends_with(const char *text, const char *end);
 /* True if the GGUF file is what the choice names: the file itself, or (case aside) its
  * quantisation, as in NAME-Q4_K_M.gguf, NAME-Q4_K_M-00001-of-00002.gguf and Q4_K_M/NAME.gguf. */
 bool mf_hub_is_chosen(const char *file, const char *choice);
@@ -51,11 +53,12 @@ typedef struct mf_hub_places {
     char cache[MF_HUB_PATH_CHARS];  /* the folder of models--ORG--NAME; "": there is none */
     char endpoint[1024];            /* without a slash at its end */
     char token[MF_HUB_TOKEN_CHARS]; /* "": none */
+    bool is_offline;                /* nothing may be fetched */
 } mf_hub_places;
 
 /* From HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME and HOME; HF_ENDPOINT;
  * HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH and the token file, unless
- * HF_HUB_DISABLE_IMPLICIT_TOKEN. */
+ * HF_HUB_DISABLE_IMPLICIT_TOKEN; HF_HUB_OFFLINE. */
 void mf_hub_places_read(mf_hub_places *out);
 
 typedef enum mf_hub_state {

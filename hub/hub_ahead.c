@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,6 +50,7 @@ struct mf_hub_ahead {
     mf_hub_progress progress;
     bool is_open, is_over, is_failed, is_cancelled;
     bool has_links; /* the folder is ours */
+    int folder_fd;  /* locked as long as its names are in use; -1: not yet */
     mf_error error;
 };
 
@@ -114,14 +116,27 @@ static bool link_all(mf_hub_ahead *a, const char *blobs_dir, mf_hub_item *items,
     return true;
 }
 
+/* The store's lock is gone when all has come, and the names are read for longer. */
+static bool lock_folder(mf_hub_ahead *a, mf_error *error)
+{
+    if (mkdir(a->folder, 0777) == 0 || errno == EEXIST)
+        a->folder_fd = open(a->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (a->folder_fd < 0)
+        return mf_hub_fail_os(error, errno, "%.900s: cannot make this folder", a->folder);
+    if (flock(a->folder_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return true;
+    return mf_hub_fail(error, MF_ERR_STATE, "%.900s: another moeflux is fetching this model",
+                       a->folder);
+}
+
 bool mf_hub_ahead_open(mf_hub_ahead *a, const char *blobs_dir, mf_hub_item *items, size_t n_items,
                        mf_error *error)
 {
     if (!a)
         return true;
     mf_hub_ahead_lock(a);
-    a->has_links = true;
-    const bool good = link_all(a, blobs_dir, items, n_items, error);
+    a->has_links = lock_folder(a, error);
+    const bool good = a->has_links && link_all(a, blobs_dir, items, n_items, error);
     a->is_open = good;
     mf_hub_ahead_unlock(a);
     return good;
@@ -311,6 +326,11 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
+static void remove_folder(const char *folder)
+{
+    (void)nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 /* Until something changes, or a little later. */
 static void wait_a_little(mf_hub_ahead *a)
 {
@@ -335,12 +355,6 @@ static bool wait_until_open(mf_hub_ahead *a, bool (*stop)(void), mf_error *error
            mf_hub_fail(error, MF_ERR_CANCELLED, "interrupted; the same command goes on from here");
 }
 
-static bool has_header(const char *path, const char *end)
-{
-    const size_t n = strlen(path), n_end = strlen(end);
-    return n >= n_end && strcmp(path + n - n_end, end) == 0;
-}
-
 static bool wait_for_expert_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
 {
     unsigned char start[MF_HUB_EXPERT_START];
@@ -358,9 +372,9 @@ static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
         return mf_hub_ahead_await(a, fd, 0, gguf_bytes) == 0;
     if (mf_hub_has_expert_head(file))
         return wait_for_expert_head(a, file, fd);
-    if (has_header(file->path, ".bin"))
+    if (mf_hub_ends_with(file->path, ".bin"))
         return true;
-    if (!has_header(file->path, ".safetensors"))
+    if (!mf_hub_ends_with(file->path, ".safetensors"))
         return mf_hub_ahead_await(a, fd, 0, file->n_bytes) == 0;
     if (mf_hub_ahead_await(a, fd, 0, sizeof length) != 0 ||
         pread(fd, length, sizeof length, 0) != sizeof length)
@@ -393,8 +407,14 @@ static bool wait_for_heads(mf_hub_ahead *a, mf_error *error)
 void mf_hub_ahead_clear(const mf_hub_places *places, const mf_hub_name *name)
 {
     char folder[MF_HUB_PATH_CHARS];
-    if (mf_hub_folder(places, name, FOLDER, folder))
-        (void)nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    if (!mf_hub_folder(places, name, FOLDER, folder))
+        return;
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) /* else somebody reads there */
+        remove_folder(folder);
+    close(fd);
 }
 
 static mf_hub_ahead *make(mf_hub_model *model)
@@ -403,6 +423,7 @@ static mf_hub_ahead *make(mf_hub_model *model)
     if (!a)
         return NULL;
     a->model = model;
+    a->folder_fd = -1;
     a->files = calloc(model->listing.n_files + 1, sizeof *a->files);
     if (!a->files) {
         free(a);
@@ -424,6 +445,8 @@ static void release(mf_hub_ahead **ahead)
 {
     mf_hub_ahead *a = *ahead;
     a->model->options.ahead = NULL;
+    if (a->folder_fd >= 0)
+        close(a->folder_fd);
     pthread_cond_destroy(&a->changed);
     pthread_mutex_destroy(&a->lock);
     free(a->files);
@@ -481,6 +504,6 @@ void mf_hub_ahead_end(mf_hub_ahead **ahead)
     mf_hub_ahead_cancel(a);
     pthread_join(a->thread, NULL);
     if (a->has_links) /* else another program's may be there */
-        mf_hub_ahead_clear(&a->model->places, &a->model->name);
+        remove_folder(a->folder);
     release(ahead);
 }

@@ -23,12 +23,6 @@ static bool begins_with(const char *text, const char *begin)
     return strncmp(text, begin, strlen(begin)) == 0;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && strcmp(text + n - n_end, end) == 0;
-}
-
 /* Configs, tokenizers, templates. */
 static bool is_small_file(const mf_hub_file *file)
 {
@@ -38,15 +32,15 @@ static bool is_small_file(const mf_hub_file *file)
     if (file->n_bytes > MAX_SMALL_BYTES)
         return false;
     if (begins_with(path, "additional_chat_templates/"))
-        return ends_with(path, ".jinja");
+        return mf_hub_ends_with(path, ".jinja");
     if (strchr(path, '/'))
         return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(path, names[i]) == 0)
             return true;
-    if (ends_with(path, ".index.json"))
+    if (mf_hub_ends_with(path, ".index.json"))
         return strcmp(path, INDEX) == 0;
-    return ends_with(path, ".json") || ends_with(path, ".jinja");
+    return mf_hub_ends_with(path, ".json") || mf_hub_ends_with(path, ".jinja");
 }
 
 /* Of the files that a vocabulary is read from the first alone, which is the one that is opened. */
@@ -179,7 +173,7 @@ static const char *foreign_weights(const mf_hub_listing *listing)
                                        ".msgpack", ".onnx", ".safetensors"};
     for (size_t i = 0; i < listing->n_files; i++)
         for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
-            if (ends_with(listing->files[i].path, ends[k]))
+            if (mf_hub_ends_with(listing->files[i].path, ends[k]))
                 return listing->files[i].path;
     return NULL;
 }

@@ -137,6 +137,8 @@ static bool check_sum(const mf_hub_model *m, mf_error *error)
 bool mf_hub_open(const mf_hub_places *places, const mf_hub_name *name,
                  const mf_hub_options *options, mf_hub_model **out, mf_error *error)
 {
+    if (places->is_offline)
+        return mf_hub_fail(error, MF_ERR_STATE, "HF_HUB_OFFLINE is set: nothing is fetched");
     mf_hub_model *m = calloc(1, sizeof *m);
     if (!m)
         return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no memory for %s", name->repo);

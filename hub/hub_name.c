@@ -117,10 +117,17 @@ bool mf_hub_name_parse(const char *text, mf_hub_name *out)
     return true;
 }
 
-static bool ends_with(const char *text, const char *end)
+bool mf_hub_ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && strcasecmp(text + n - n_end, end) == 0;
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* Case aside: people name these files. */
+static bool is_named_gguf(const char *file)
+{
+    const size_t n = strlen(file), n_end = strlen(".gguf");
+    return n >= n_end && strcasecmp(file + n - n_end, ".gguf") == 0;
 }
 
 static const char *base_name(const char *path)
@@ -131,7 +138,7 @@ static const char *base_name(const char *path)
 
 bool mf_hub_is_gguf(const char *file)
 {
-    return ends_with(file, ".gguf") && strncasecmp(base_name(file), "mmproj", 6) != 0 &&
+    return is_named_gguf(file) && strncasecmp(base_name(file), "mmproj", 6) != 0 &&
            strncasecmp(base_name(file), "imatrix", 7) != 0 &&
            strcmp(base_name(file), MF_HUB_TEXT_GGUF) != 0;
 }
@@ -142,7 +149,7 @@ uint32_t mf_hub_parts_of(const char *file, uint32_t *part)
     enum { N = 20, DIGITS = 5 };
     const size_t n = strlen(file);
     *part = 1;
-    if (n < N || !ends_with(file, ".gguf"))
+    if (n < N || !is_named_gguf(file))
         return 1;
     const char *end = file + n - N;
     if (end[0] != '-' || strncmp(end + 1 + DIGITS, "-of-", 4) != 0 ||
@@ -172,7 +179,7 @@ bool mf_hub_is_chosen(const char *file, const char *choice)
     uint32_t part, of_choice;
     if (!mf_hub_is_gguf(file))
         return false;
-    if (!ends_with(choice, ".gguf"))
+    if (!is_named_gguf(choice))
         return has_word(file, choice);
     /* any part names all of them */
     const uint32_t n = mf_hub_parts_of(file, &part);

@@ -98,6 +98,7 @@ void mf_hub_places_read(mf_hub_places *out)
     *out = (mf_hub_places){0};
     read_cache(out->cache);
     read_token(out->token);
+    out->is_offline = is_true("HF_HUB_OFFLINE");
     snprintf(out->endpoint, sizeof out->endpoint, "%s",
              endpoint ? endpoint : "https://huggingface.co");
     for (size_t n = strlen(out->endpoint); n > 0 && out->endpoint[n - 1] == '/'; n--)

@@ -85,7 +85,8 @@ bool mf_hub_fetch(mf_hub_model *model, mf_error *error);
  */
 typedef struct mf_hub_ahead mf_hub_ahead;
 
-/* Removes what a program that was killed has left of its names for such files. */
+/* Removes what a program that was killed has left of its names for such files; those that another
+ * one reads stay. */
 void mf_hub_ahead_clear(const mf_hub_places *places, const mf_hub_name *name);
 /* The model is the thread's until mf_hub_ahead_end. path: what the engine is to open, whose
  * descriptors and small files are there when this returns. stop: asked while that takes; true ends

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 enum { MAX_REDIRECTS = 5, MAX_WAIT_SECONDS = 600 };
 /* What is read of a connection at once: with those of the others it stays in the caches. */
@@ -79,6 +80,19 @@ static void forget_answer(mf_hub_request *r)
     r->is_checked = r->is_whole = r->has_enough = false;
 }
 
+/* RFC 9110: seconds, or the date to wait for. */
+static uint64_t seconds_until(const char *value)
+{
+    uint64_t seconds = 0;
+    if (isdigit((unsigned char)*value)) {
+        seconds = strtoull(value, NULL, 10);
+    } else {
+        const time_t then = curl_getdate(value, NULL), now = time(NULL);
+        seconds = then > now ? (uint64_t)(then - now) : 0; /* -1: no date */
+    }
+    return seconds < MAX_WAIT_SECONDS ? seconds : MAX_WAIT_SECONDS;
+}
+
 static size_t on_header(char *data, size_t size, size_t n, void *user)
 {
     mf_hub_request *r = user;
@@ -97,10 +111,8 @@ static size_t on_header(char *data, size_t size, size_t n, void *user)
         keep_etag(r->linked_etag, value);
     else if ((value = header_value(line, "X-Error-Message")))
         keep_header(r->said, sizeof r->said, value);
-    else if ((value = header_value(line, "Retry-After")) && isdigit((unsigned char)*value))
-        r->retry_after_seconds = strtoull(value, NULL, 10);
-    if (r->retry_after_seconds > MAX_WAIT_SECONDS)
-        r->retry_after_seconds = MAX_WAIT_SECONDS;
+    else if ((value = header_value(line, "Retry-After")))
+        r->retry_after_seconds = seconds_until(value);
     return n_bytes;
 }
 

@@ -18,17 +18,11 @@ enum { AT_ONCE = 64 };
 #define EXPERT_BYTES ((uint64_t)64 << 10)
 #define MAX_HEADER_BYTES ((uint64_t)128 << 20)
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && strcmp(text + n - n_end, end) == 0;
-}
-
 bool mf_hub_has_expert_head(const mf_hub_file *file)
 {
     const bool is_in_folder =
         strncmp(file->path, "experts/", 8) == 0 || strncmp(file->path, "drive_", 6) == 0;
-    return is_in_folder && ends_with(file->path, ".bin");
+    return is_in_folder && mf_hub_ends_with(file->path, ".bin");
 }
 
 uint64_t mf_hub_expert_head_bytes(const mf_hub_file *file,
@@ -42,13 +36,13 @@ uint64_t mf_hub_expert_head_bytes(const mf_hub_file *file,
 static uint64_t bytes_at_first(const mf_hub_file *file)
 {
     uint64_t n = file->n_bytes;
-    if (ends_with(file->path, ".safetensors"))
+    if (mf_hub_ends_with(file->path, ".safetensors"))
         n = FIRST_BYTES;
     else if (mf_hub_is_gguf(file->path))
         n = GGUF_BYTES;
     else if (mf_hub_has_expert_head(file))
         n = EXPERT_BYTES;
-    else if (ends_with(file->path, ".bin"))
+    else if (mf_hub_ends_with(file->path, ".bin"))
         n = 0;
     return n < file->n_bytes ? n : file->n_bytes;
 }
@@ -60,7 +54,7 @@ static uint64_t header_bytes(const mf_hub_file *file, const mf_hub_text *text)
     const unsigned char *start = (const unsigned char *)text->data;
     if (mf_hub_has_expert_head(file) && text->n_bytes >= MF_HUB_EXPERT_START)
         return mf_hub_expert_head_bytes(file, start);
-    if (!ends_with(file->path, ".safetensors") || text->n_bytes < 8)
+    if (!mf_hub_ends_with(file->path, ".safetensors") || text->n_bytes < 8)
         return text->n_bytes;
     const uint64_t n = mf_hub_length(start);
     return n < file->n_bytes ? n + 8 : text->n_bytes;

@@ -30,6 +30,9 @@ typedef enum mf_predict {
 /* "auto", "off", "next-layer", "last-token", "frequency", "wrong"; NULL for another value. */
 MF_API const char *mf_predict_name(mf_predict predict);
 #define MF_PREDICT_DEPTH_MOST 3
+/* The names that cache_policy takes, the engine's own first: "next-use", "lru", ...; NULL behind
+ * the last. */
+MF_API const char *mf_cache_policy_name(size_t i);
 
 typedef struct mf_routing mf_routing;
 

@@ -5,6 +5,7 @@
 #include "base/checksum.h"
 #include "convert/convert.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,13 +201,22 @@ static mf_status find_form(const mf_conversion *c, mf_target_layer *t, uint32_t 
     return MF_OK;
 }
 
+/* Whole experts of the share. 0.29 of 100 is 28.999999999999996 as doubles: what misses a whole
+ * number by no more than a float's rounding is that number. */
+static uint32_t count_hot(const mf_conversion *c)
+{
+    const uint32_t n = c->source.h.n_experts;
+    const double share = c->options.hot_share * (double)n * (1 + (double)FLT_EPSILON);
+    return share < (double)n ? (uint32_t)share : n;
+}
+
 /* Those that are used most have forms of their own. */
 static mf_status plan_forms(const mf_conversion *c, mf_target_layer *t, const ranked *order,
                             uint8_t *form_of, mf_error *error)
 {
-    const double share = c->options.hot_share * (double)c->source.h.n_experts;
-    const bool has_hot = c->options.hot_bits != 0 && share >= 1 && t->layer < c->source.h.n_layers;
-    const uint32_t n_hot = has_hot ? (uint32_t)share : 0;
+    const bool may_have = c->options.hot_bits != 0 && t->layer < c->source.h.n_layers;
+    const uint32_t n_hot = may_have ? count_hot(c) : 0;
+    const bool has_hot = n_hot > 0;
     uint8_t cold[MF_EXPERT_FORMS], hot[MF_EXPERT_FORMS] = {0};
     t->n_forms = 0;
     for (uint32_t s = 0; s < t->n_sources; s++)

@@ -83,10 +83,15 @@ static mf_status sim_collect(void *state, bool wait, mf_io_result *out, uint32_t
     return MF_OK;
 }
 
+uint64_t mf_drive_sim_now_us(const mf_drive_sim *d)
+{
+    return d->now_us < (double)MF_DRIVE_SIM_LAST_US ? (uint64_t)d->now_us : MF_DRIVE_SIM_LAST_US;
+}
+
 static uint64_t sim_now_us(void *state)
 {
     const sim *s = state;
-    return (uint64_t)s->drive->now_us;
+    return mf_drive_sim_now_us(s->drive);
 }
 
 static mf_status sim_reset(void *state, mf_error *error)

@@ -18,6 +18,10 @@ typedef struct mf_drive_sim {
     double free_us; /* when the drive has done all that was submitted */
 } mf_drive_sim;
 
+/* The clock in whole microseconds; what is beyond them (a drive of a byte a second) is the last. */
+#define MF_DRIVE_SIM_LAST_US (UINT64_MAX / 2)
+uint64_t mf_drive_sim_now_us(const mf_drive_sim *d);
+
 /* mf_io_options.engine, with an mf_drive_sim as engine_arg. */
 extern const mf_io_engine mf_io_engine_sim;
 

@@ -177,7 +177,7 @@ static mf_status open_store(replay *r, const mf_cache_policy *policy, mf_error *
 
 static uint64_t drive_us(void *clock)
 {
-    return (uint64_t)((const mf_drive_sim *)clock)->now_us;
+    return mf_drive_sim_now_us(clock);
 }
 
 static mf_status open_foresight(replay *r, mf_error *error)

@@ -86,9 +86,14 @@ void mf_routing_writer_layer(mf_routing_writer *w, uint32_t layer, const int32_t
 /* What was foretold of it before: the first k of each row's n, the likeliest first. */
 void mf_routing_writer_foretold(mf_routing_writer *w, uint32_t layer, const int32_t *ids,
                                 uint32_t n);
-/* The pass is whole. It took so long, of which nothing could be computed so long. */
+/* The pass is whole. It took so long, of which nothing could be computed so long. One that would
+ * make the file larger than readers take is left out, and so are all after it: the trace is full.
+ */
 mf_status mf_routing_writer_commit(mf_routing_writer *w, uint64_t elapsed_us, uint64_t waited_us,
                                    mf_error *error);
+bool mf_routing_writer_is_full(const mf_routing_writer *w);
+/* Full earlier than by MF_ROUTING_MAX_FILE_BYTES; for tests. */
+void mf_routing_writer_limit(mf_routing_writer *w, uint64_t max_file_bytes);
 /* Writes what is left; sets *w to NULL, also on failure. Takes NULL. */
 mf_status mf_routing_writer_close(mf_routing_writer **w, mf_error *error);
 

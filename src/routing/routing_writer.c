@@ -19,6 +19,8 @@ struct mf_routing_writer {
     uint32_t id_bits, max_rows, max_parts;
     int fd;
     uint64_t n_blocks;
+    uint64_t n_file_bytes, max_file_bytes;
+    bool is_full;
     /* The pass at hand: */
     uint32_t n_rows, n_parts;
     mf_routing_part *parts; /* [max_parts] */
@@ -73,10 +75,11 @@ static void put_layer(mf_routing_writer *w, uint32_t layer)
 
 /* ------------------------------------------------------------------------------------ file -- */
 
-static mf_status write_all(const mf_routing_writer *w, const void *bytes, size_t n, mf_error *error)
+static mf_status write_all(mf_routing_writer *w, const void *bytes, size_t n, mf_error *error)
 {
     const unsigned char *at = bytes;
     mf_write_guard guard;
+    w->n_file_bytes += n;
     mf_write_guard_begin(&guard);
     while (n > 0) {
         ssize_t n_written = write(w->fd, at, n);
@@ -91,7 +94,7 @@ static mf_status write_all(const mf_routing_writer *w, const void *bytes, size_t
     return n == 0 ? MF_OK : mf_fail_os(error, MF_ERR_IO, errno, "writing a trace of routing");
 }
 
-static mf_status write_header(const mf_routing_writer *w, mf_error *error)
+static mf_status write_header(mf_routing_writer *w, mf_error *error)
 {
     unsigned char bytes[MF_ROUTING_HEADER_BYTES] = "MFROUTE\n";
     const mf_routing_head *h = &w->head;
@@ -111,7 +114,7 @@ static mf_status write_header(const mf_routing_writer *w, mf_error *error)
 }
 
 /* Behind the header: each size, which one each expert has, a checksum. */
-static mf_status write_sizes(const mf_routing_writer *w, const mf_allocator *a, mf_error *error)
+static mf_status write_sizes(mf_routing_writer *w, const mf_allocator *a, mf_error *error)
 {
     const mf_routing_head *h = &w->head;
     const size_t n_keys = (size_t)h->n_layers * h->n_experts, n_sizes = h->sizes.n;
@@ -213,6 +216,7 @@ mf_status mf_routing_writer_open(const mf_allocator *allocator, const char *path
     w->id_bits = mf_routing_id_bits(head->n_experts);
     w->max_rows = max_rows;
     w->max_parts = max_parts;
+    w->max_file_bytes = MF_ROUTING_MAX_FILE_BYTES;
     mf_status status = make_room(w, &a, error);
     if (status == MF_OK)
         status = open_file(w, &a, path, error);
@@ -223,6 +227,16 @@ mf_status mf_routing_writer_open(const mf_allocator *allocator, const char *path
     begin_block(w);
     *out = w;
     return MF_OK;
+}
+
+void mf_routing_writer_limit(mf_routing_writer *w, uint64_t max_file_bytes)
+{
+    w->max_file_bytes = max_file_bytes;
+}
+
+bool mf_routing_writer_is_full(const mf_routing_writer *w)
+{
+    return w->is_full;
 }
 
 mf_status mf_routing_writer_close(mf_routing_writer **writer, mf_error *error)
@@ -292,8 +306,7 @@ void mf_routing_writer_foretold(mf_routing_writer *w, uint32_t layer, const int3
     w->has_foretold[layer] = 1;
 }
 
-mf_status mf_routing_writer_commit(mf_routing_writer *w, uint64_t elapsed_us, uint64_t waited_us,
-                                   mf_error *error)
+static void put_pass(mf_routing_writer *w, uint64_t elapsed_us, uint64_t waited_us)
 {
     put_number(w, w->n_parts);
     for (uint32_t i = 0; i < w->n_parts; i++) {
@@ -306,6 +319,20 @@ mf_status mf_routing_writer_commit(mf_routing_writer *w, uint64_t elapsed_us, ui
     w->n_bits = 0;
     for (uint32_t layer = 0; layer < w->head.n_layers; layer++)
         put_layer(w, layer);
+}
+
+mf_status mf_routing_writer_commit(mf_routing_writer *w, uint64_t elapsed_us, uint64_t waited_us,
+                                   mf_error *error)
+{
+    const size_t n_before = w->n_bytes;
+    if (w->is_full)
+        return MF_OK;
+    put_pass(w, elapsed_us, waited_us);
+    if (w->n_file_bytes + w->n_bytes + 8 > w->max_file_bytes) { /* none would read it again */
+        w->is_full = true;
+        w->n_bytes = n_before;
+        return MF_OK;
+    }
     w->n_passes++;
     return w->n_bytes >= MF_ROUTING_BLOCK_BYTES ? write_block(w, error) : MF_OK;
 }

@@ -117,13 +117,24 @@ static void foretold(void *ctx, uint32_t layer, int32_t *ids, uint32_t n, uint32
         mf_routing_writer_foretold(t->writer, layer, ids, n);
 }
 
+static void say_full(const mf_engine *e)
+{
+    static const char line[] = "the trace ends here: no more than 1 GiB of one can be read again";
+    _Static_assert(MF_ROUTING_MAX_FILE_BYTES == 1u << 30, "as the line says");
+    if (e->options.log != NULL)
+        e->options.log(e->options.log_user, MF_LOG_WARNING, line);
+}
+
 static void end(void *ctx, bool is_whole)
 {
     struct mf_engine_routing *t = ctx;
-    if (t->writer == NULL || !is_whole || t->failure != MF_OK)
+    if (t->writer == NULL || !is_whole || t->failure != MF_OK ||
+        mf_routing_writer_is_full(t->writer))
         return;
     t->failure = mf_routing_writer_commit(t->writer, mf_now_us() - t->began_us,
                                           waited_us(t->engine) - t->waited_us, &t->error);
+    if (mf_routing_writer_is_full(t->writer))
+        say_full(t->engine);
 }
 
 /* ----------------------------------------------------------------------------- on and off -- */

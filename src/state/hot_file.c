@@ -5,11 +5,13 @@
 #include "base/files.h"
 #include "base/little_endian.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +28,66 @@ static const unsigned char magic[8] = "MFHOT\n\0";
 static size_t n_keys_of(const mf_hot_shape *shape)
 {
     return (size_t)shape->n_layers * shape->n_experts;
+}
+
+/* ------------------------------------------------------------------------ temporary files -- */
+
+/* tmp-PROCESS-hot-FINGERPRINT.mfhot, the process's number in hexadecimal digits. */
+static bool is_temporary(const char *name)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (strncmp(name, "tmp-", 4) != 0)
+        return false;
+    const size_t n_process = strspn(name + 4, digits);
+    const char *rest = name + 4 + n_process;
+    if (n_process == 0 || strncmp(rest, "-hot-", 5) != 0)
+        return false;
+    return strspn(rest + 5, digits) == 2 * (size_t)MF_FINGERPRINT_BYTES &&
+           strcmp(rest + 5 + 2 * (size_t)MF_FINGERPRINT_BYTES, ".mfhot") == 0;
+}
+
+/* Whoever writes one has it locked; where there are no locks, none counts as stale. */
+static void remove_if_stale(int dir_fd, const char *name)
+{
+    const int fd = mf_open_apart(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    struct stat st;
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        (void)unlinkat(dir_fd, name, 0);
+    close(fd);
+}
+
+/* Of any model: a process that was killed may have left one, and its model may not come again. */
+static void remove_stale(int dir_fd)
+{
+    const int fd = mf_open_apart(dir_fd, ".", O_RDONLY | O_DIRECTORY, 0);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (dir == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir))
+        if (is_temporary(e->d_name))
+            remove_if_stale(dir_fd, e->d_name);
+    closedir(dir);
+}
+
+/* One that a start has just got the lock of is about to be removed: another is made. */
+static int make_temporary(int dir_fd, const char *name)
+{
+    struct stat st;
+    for (;;) {
+        const int fd = mf_open_apart(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+        if (fd < 0)
+            return fd;
+        const bool is_taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!is_taken && fstat(fd, &st) == 0 && st.st_nlink > 0)
+            return fd;
+        (void)unlinkat(dir_fd, name, 0);
+        close(fd);
+    }
 }
 
 /* ---------------------------------------------------------------------------------- reading -- */
@@ -133,6 +195,7 @@ mf_status mf_hot_load(const mf_allocator *allocator, const char *directory,
     if (n_keys_of(shape) > MF_HOT_KEYS_MAX)
         return mf_fail(error, MF_ERR_NOT_FOUND, "%s: no list of so many experts", directory);
     MF_TRY(open_directory(directory, &dir_fd, error));
+    remove_stale(dir_fd);
     name_of(shape, name);
     const int fd = mf_open_apart(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     const int failure = errno;
@@ -217,7 +280,7 @@ static mf_status write_file(int dir_fd, const char *directory, const char *name,
     char tmp[TMP_CHARS];
     snprintf(tmp, sizeof tmp, "tmp-%llx-%s", (unsigned long long)getpid(), name);
     (void)unlinkat(dir_fd, tmp, 0); /* of a process of the same number that was killed */
-    const int fd = mf_open_apart(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    const int fd = make_temporary(dir_fd, tmp);
     if (fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", directory, tmp);
     bool is_good = write_all(fd, bytes, n_bytes);

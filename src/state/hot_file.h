@@ -30,7 +30,8 @@ typedef struct mf_hot_list {
  * Errors: MF_ERR_FORMAT (damaged, or of another model), MF_ERR_UNSUPPORTED (another version). */
 mf_status mf_hot_parse(const unsigned char *bytes, size_t n_bytes, const char *name,
                        const mf_hot_shape *shape, mf_hot_list *list, mf_error *error);
-/* Errors: those, MF_ERR_NOT_FOUND, MF_ERR_IO, MF_ERR_NO_MEMORY. */
+/* Removes what processes that were killed while they wrote such files have left, too. Errors:
+ * those, MF_ERR_NOT_FOUND, MF_ERR_IO, MF_ERR_NO_MEMORY. */
 mf_status mf_hot_load(const mf_allocator *allocator, const char *directory,
                       const mf_hot_shape *shape, mf_hot_list *list, mf_error *error);
 /* Sorts the keys by shares and writes the file: whole, or the one before stays. The directory is

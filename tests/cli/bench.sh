@@ -67,6 +67,16 @@ run bench "$model" --prompt-tokens 4 --gen-tokens 0 --repeat 1 --measure-ms 0 --
 expect_code 0
 expect_true [ "$(json "$out" decode_tokens_per_s)" = null ]
 
+# of no tokens nothing is told, and the machine is measured; where that is not wanted either, nothing is
+run bench "$model" --prompt-tokens 0 --gen-tokens 0 --repeat 1 --measure-ms 10 --json
+expect_code 0
+for key in prefill_tokens_per_s decode_tokens_per_s wait_fraction prefill_wait_fraction; do
+    expect_true [ "$(json "$out" $key)" = null ]
+done
+expect_true at_most 1 "$(json "$out" raw_read_bytes_per_s)"
+run bench "$model" --prompt-tokens 0 --gen-tokens 0 --measure-ms 0
+expect_usage_error "bench: --prompt-tokens, --gen-tokens and --measure-ms are 0: nothing is measured"
+
 # a layer without experts has none to read: each of the others is read once, no more and no less
 rm -r "$model"
 "$MAKE_CHECKPOINT" --preset cogito-v2-671b --layers 3 --dense-layers 1 --experts 4 \

@@ -144,6 +144,23 @@ run info "$scratch/hot" --json
 expect_true [ "$(($(json "$out" slot_bytes) * $(json "$out" n_slots)))" -lt "$(($(wc -c <"$scratch/hot/experts/layer_00.bin") * 9))" ]
 run convert "$demo" "$scratch/none" --bits 2 --hot-bits 4
 expect_error "hot_bits needs a trace*"
+# a share of the experts is as many as it says, though 0.29 of 100 is a little less than 29 as a fraction
+random_model
+rm -r "$model"
+"$MAKE_CHECKPOINT" --preset qwen3.6-35b-a3b --layers 1 --experts 100 --experts-per-token 4 --hidden 128 \
+    --expert-hidden 64 --shared-hidden 64 --vocab 256 --heads 4 --kv-heads 2 --head-dim 64 --linear-v-heads 4 \
+    --linear-k-heads 2 --linear-k-dim 32 --linear-v-dim 32 --quiet "$model" >/dev/null
+run bench "$model" --prompt-tokens 20 --gen-tokens 0 --repeat 1 --warmup 0 --measure-ms 0 --trace "$scratch/hundred" --quiet
+expect_code 0
+# experts_of SHARE: bytes of the experts
+experts_of() {
+    run convert "$model" "$scratch/none" --bits 2 --hot-bits 4 --hot-share "$1" --trace "$scratch/hundred" --dry-run --json
+    json "$out" expert_bytes
+}
+expect_true [ "$(($(experts_of 29%) - $(experts_of 28%)))" -eq "$(($(experts_of 28%) - $(experts_of 27%)))" ]
+expect_true [ "$(experts_of 29.9%)" = "$(experts_of 29%)" ]
+expect_true [ "$(experts_of 100%)" -gt "$(experts_of 99%)" ]
+rm -r "$model"
 run convert "$demo" "$scratch/calibrated" --bits 2 --calibrate "$demo/heldout.txt" --calibrate-tokens 200 --json
 expect_code 0
 expect_true at_most 0.1 "$(json "$out" relative_error)"

@@ -79,6 +79,8 @@ run replay "$scratch/none" --slots 4 --ram 1G
 expect_usage_error "replay: --slots and --ram exclude each other"
 run replay "$scratch/none" --predict off,never
 expect_usage_error "--predict: 'never' is not known"
+run replay "$scratch/none" --policy next-use,lru,best
+expect_usage_error "--policy: 'best' is not known"
 run replay "$scratch/none" --svg "$scratch"
 expect_error "$scratch: cannot open: Is a directory"
 run replay "$scratch/none" --svg "$scratch/no/plot.svg"
@@ -99,8 +101,6 @@ run replay "$scratch/text" --warmup 39 --json --slots 50%
 expect_true [ "$(json "$out" tokens)" = 1 ]
 run replay "$scratch/text" --warmup 40
 expect_error "$scratch/text: --warmup leaves none of 40 evaluations"
-run replay "$scratch/text" --policy best
-expect_error "cache_policy: 'best' is not known, expected next-use, lru, lfu or s3-fifo"
 run replay "$scratch/text" --slots 0
 expect_usage_error "--slots: '0' is not a number of slots or a share"
 run replay "$scratch/text" --drive fast

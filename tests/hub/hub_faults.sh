@@ -52,6 +52,11 @@ fault 429 1 /api/
 began=$(date +%s%N)
 good_pull "429 of the listing"
 expect_true [ $(($(date +%s%N) - began)) -gt 1000000000 ]
+# or at what time: within the third second from now, so two of them or more
+fault 429date 1 /api/
+began=$(date +%s%N)
+good_pull "429 of the listing, with a date"
+expect_true [ $(($(date +%s%N) - began)) -gt 1500000000 ]
 # another content in the middle: begun anew; a wrong bit is found at the end
 fault etag 2 /store/
 good_pull etag

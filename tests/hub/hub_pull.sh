@@ -29,6 +29,19 @@ for command in 'run -p x' info 'tokenize -p x' bench 'perplexity' 'serve --port 
     expect_error "org/tiny: neither a path nor a model in the hub's cache ($cache); 'moeflux pull org/tiny' fetches it"
 done
 
+# nor is it asked for where nothing may be
+export HF_HUB_OFFLINE=1
+: >"$log"
+for command in pull 'pull --dry-run' plan 'run --while-pulling -p x'; do
+    # shellcheck disable=SC2086
+    run $command org/tiny
+    expect_error "org/tiny: HF_HUB_OFFLINE is set: nothing is fetched"
+done
+run run org/tiny -p x
+expect_error "org/tiny: neither a path *; 'moeflux pull org/tiny' fetches it, where HF_HUB_OFFLINE is not set"
+expect_empty "$log"
+unset HF_HUB_OFFLINE
+
 # what it would cost; nothing is kept
 run pull org/tiny --dry-run
 expect_code 0
@@ -54,6 +67,21 @@ expect_true is_pulled org/tiny "$full"
 # the last line is of what is there at the end
 n_wanted=$(($(echo "$wanted" | wc -w) - 1)) # of two the content is the same
 expect_glob "$err" "*(100 %), *, $n_wanted of $n_wanted files checked"
+# what is there is found without the hub
+cp "$log" "$scratch/log_before"
+export HF_HUB_OFFLINE=true
+for command in 'run -p Once -n 1' plan info; do
+    # shellcheck disable=SC2086
+    run $command org/tiny
+    expect_code 0
+done
+run pull org/tiny
+expect_code 0
+expect_exact "$out" "$(snapshot org/tiny)"
+run pull org/tiny --check
+expect_error "org/tiny: HF_HUB_OFFLINE is set: nothing is fetched"
+expect_same "$log" "$scratch/log_before"
+unset HF_HUB_OFFLINE
 for name in $unwanted; do
     expect_true [ ! -e "$(snapshot org/tiny)/$name" ]
 done

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LARGE_BYTES 4096
@@ -81,6 +82,18 @@ static enum MHD_Result send_text(struct MHD_Connection *c, unsigned status, cons
     const enum MHD_Result sent = MHD_queue_response(c, status, r);
     MHD_destroy_response(r);
     return sent;
+}
+
+/* Of a fault like 429 when to come again: a second; 429date: the date of the third from now. */
+static enum MHD_Result send_status(struct MHD_Connection *c, const char *kind, unsigned status)
+{
+    char date[64];
+    struct tm parts;
+    const time_t then = time(NULL) + 3;
+    const bool has_date = strstr(kind, "date") != NULL;
+    gmtime_r(&then, &parts);
+    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    return send_text(c, status, status == 429 ? "Retry-After" : NULL, has_date ? date : "1");
 }
 
 /* ---- the gate, under the lock ---- */
@@ -358,7 +371,7 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *
     pthread_mutex_unlock(&server.lock);
     const unsigned status = (unsigned)strtoul(kind, NULL, 10);
     if (status != 0)
-        return send_text(c, status, status == 429 ? "Retry-After" : NULL, "1");
+        return send_status(c, kind, status);
     if (!is_store)
         return answer_hub(c, url, kind);
     if (strncmp(url, "/store/", 7) == 0)

@@ -103,6 +103,17 @@ run_curl() {
 run_curl
 expect_code 0
 expect_glob "$out" '*"text":*'
+# all of it has come, and its names are still the server's: another finds the model and leaves them
+fault
+is_named() { [ -d "$(snapshot org/m)" ]; }
+wait_for is_named
+while_pulling -q
+expect_code 0
+expect_exact "$out" "$(cat "$scratch/text")"
+expect_true has_links
+run pull org/m
+expect_code 0
+expect_true has_links
 kill -TERM $pid
 wait $pid
 code=$?

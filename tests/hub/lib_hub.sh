@@ -11,7 +11,7 @@ root=$scratch/hub
 log=$scratch/hub.log
 export HF_HOME="$scratch/hf" HF_TOKEN=hf_secret
 unset HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH http_proxy https_proxy
-unset HF_HUB_DISABLE_IMPLICIT_TOKEN ALL_PROXY all_proxy HTTPS_PROXY
+unset HF_HUB_OFFLINE HF_HUB_DISABLE_IMPLICIT_TOKEN ALL_PROXY all_proxy HTTPS_PROXY
 cache=$HF_HOME/hub
 
 start_hub() {

@@ -11,6 +11,8 @@
 #include "state/hot_file.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -228,6 +230,40 @@ static void test_parse(void)
     CHECK_STATUS(mf_hot_load(&a, "/no/such", &shape, &list, &error), MF_ERR_NOT_FOUND);
 }
 
+/* Files of a process that was killed go with the next start; one that is being written stays, and
+ * so does what is not ours. */
+static void test_stale(void)
+{
+    static const char *const names[] = {
+        "tmp-7f-hot-00112233445566778899aabbccddeeff.mfhot",
+        "tmp-80-hot-00112233445566778899aabbccddeeff.mfhot", /* locked */
+        "tmp-81-hot-00112233445566778899aabbccddeef.mfhot",
+        "tmp-hot-00112233445566778899aabbccddeeff.mfhot",
+        "tmp-82-hot-00112233445566778899aabbccddeeff.mfhot.txt",
+        "tmp-notes",
+    };
+    enum { N = sizeof names / sizeof *names };
+    const mf_hot_shape shape = {{9, 9, 9}, 2, 4};
+    float shares[8];
+    uint32_t keys[8];
+    mf_hot_list list = {.shares = shares, .keys = keys};
+    char paths[N][256];
+    for (int i = 0; i < N; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%s", dir, names[i]);
+        write_file(paths[i], (const unsigned char *)"x", 1);
+    }
+    const int fd = open(paths[1], O_RDONLY | O_CLOEXEC);
+    REQUIRE(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    CHECK(mf_hot_load(NULL, dir, &shape, &list, NULL) == MF_ERR_NOT_FOUND);
+    for (int i = 0; i < N; i++)
+        CHECK_MSG((access(paths[i], F_OK) == 0) == (i > 0), "%s", names[i]);
+    close(fd);
+    CHECK(mf_hot_load(NULL, dir, &shape, &list, NULL) == MF_ERR_NOT_FOUND);
+    CHECK(access(paths[1], F_OK) != 0);
+    for (int i = 2; i < N; i++)
+        CHECK(unlink(paths[i]) == 0);
+}
+
 int main(void)
 {
     static const char *const names[] = {"mlx_4bit", "v3_fp8"};
@@ -242,6 +278,7 @@ int main(void)
         golden_free(&g);
     }
     test_parse();
+    test_stale();
     CHECK(rmdir(dir) == 0);
     return test_result();
 }

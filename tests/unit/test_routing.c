@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Traces of routing: what is written is read again, and no damaged byte is taken for another. */
 #include "base/checksum.h"
+#include "routing/drive_sim.h"
 #include "routing/routing_format.h"
 
 #include "test.h"
 
+#include <math.h>
 #include <unistd.h>
 
 static unsigned char *read_whole(const char *path, size_t *n_bytes)
@@ -169,6 +171,42 @@ static void test_round_trip(void)
     free(passes);
 }
 
+/* What readers would not take is not written: the passes before it are a trace, to the last byte
+ * that may be. */
+static void test_full(void)
+{
+    enum { N = 40 };
+    char path[] = "/tmp/moeflux-routing.XXXXXX";
+    static pass passes[N];
+    mf_error error = {0};
+    size_t n_most, n_bytes;
+    free(write_trace(N / 2, passes, &n_most));
+    const int fd = mkstemp(path);
+    REQUIRE(fd >= 0);
+    close(fd);
+    for (uint32_t less = 0; less < 2; less++) {
+        mf_routing_writer *w = NULL;
+        mf_routing *t = NULL;
+        REQUIRE_OK(mf_routing_writer_open(NULL, path, &head, MAX_ROWS, 2, &w, &error), &error);
+        mf_routing_writer_limit(w, n_most - less);
+        for (uint32_t i = 0; i < N; i++) {
+            passes[i] = i < N / 2 ? passes[i] : make_pass(i);
+            write_pass(w, &passes[i]);
+            CHECK(mf_routing_writer_is_full(w) == (i >= N / 2 - less));
+        }
+        REQUIRE_OK(mf_routing_writer_close(&w, &error), &error);
+        unsigned char *bytes = read_whole(path, &n_bytes);
+        CHECK(n_bytes <= n_most - less);
+        REQUIRE_OK(mf_routing_read(NULL, bytes, n_bytes, "it", &t, &error), &error);
+        CHECK_U64(t->n_passes, N / 2 - less);
+        for (uint32_t i = 0; i < t->n_passes; i++)
+            check_pass(t, i, &passes[i]);
+        mf_routing_release(&t);
+        free(bytes);
+    }
+    (void)unlink(path);
+}
+
 /* Every bit flipped, every length: an error that says where, never a trace. */
 static void test_damage(void)
 {
@@ -324,13 +362,30 @@ static void test_failures(void)
     CHECK(mf_routing_writer_open(NULL, "/dev/full", &head, 1, 1, &w, &error) == MF_ERR_IO);
 }
 
+/* A clock that no whole number has room for, as a drive of a byte a second makes it: no conversion
+ * of it is undefined, and time does not go back. */
+static void test_clock(void)
+{
+    const double times[] = {0, 0.9, 1.5, 9e15, 9.2e18, 9.3e18, 1.8e19, 1.9e19, 1e30, INFINITY};
+    uint64_t before = 0;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        const mf_drive_sim drive = {.now_us = times[i]};
+        const uint64_t now = mf_drive_sim_now_us(&drive);
+        CHECK(now >= before);
+        before = now;
+    }
+    CHECK_U64(before, MF_DRIVE_SIM_LAST_US);
+}
+
 int main(void)
 {
     test_round_trip();
+    test_full();
     test_damage();
     test_hostile();
     test_sizes();
     test_hostile_sizes();
     test_failures();
+    test_clock();
     return test_result();
 }
