@@ -206,6 +206,7 @@ typedef enum mf_hparam_kind {
 typedef struct mf_hparam_value {
     mf_hparam_kind kind;
     char field[96]; /* as its file calls it, for messages */
+    bool is_null;   /* absent, and the file says so: not what it means to leave the field out */
     bool boolean;
     double number;      /* exact up to 2^53 */
     const char *string; /* valid as long as the source */

@@ -295,21 +295,31 @@ static double expected_frequency(const mf_hparams *h, uint32_t i)
     return plain * (1 - ramp) + plain / r->factor * ramp;
 }
 
-/* The config of next_yarn_f32 with another object of the rotation. */
-static void configure(const char *rope, mf_hparams *h)
+static void configure_dir(const char *dir, mf_hparams *h)
 {
-    const char *dir = scratch_copy("next_yarn_f32");
     const mf_allocator a = mf_allocator_default();
     const mf_family *family = NULL;
     mf_source *source = NULL;
     mf_error error = {0};
-    char replacement[256];
-    snprintf(replacement, sizeof replacement, "\"rope_scaling\": %s, \"other\": {", rope);
-    scratch_replace(config, "\"rope_scaling\": {", replacement);
     REQUIRE_OK(mf_source_open(&a, dir, 0, &source, &error), &error);
     REQUIRE_OK(mf_family_find(source, &family, &error), &error);
     REQUIRE_OK(family->configure(source, h, &error), &error);
     mf_source_close(&source);
+}
+
+static void configure_from(const char *checkpoint, const char *from, const char *to, mf_hparams *h)
+{
+    const char *dir = scratch_copy(checkpoint);
+    scratch_replace(config, from, to);
+    configure_dir(dir, h);
+}
+
+/* The config of next_yarn_f32 with another object of the rotation. */
+static void configure(const char *rope, mf_hparams *h)
+{
+    char replacement[256];
+    snprintf(replacement, sizeof replacement, "\"rope_scaling\": %s, \"other\": {", rope);
+    configure_from("next_yarn_f32", "\"rope_scaling\": {", replacement, h);
 }
 
 static void test_frequencies(void)
@@ -424,6 +434,57 @@ static void test_equal_ends(void)
     }
 }
 
+/* As the checkpoint in the scratch directory says when it is converted. */
+static void configure_converted(mf_hparams *h)
+{
+    char out[] = "/tmp/mf_errors_config_XXXXXX", command[64];
+    mf_convert_options options;
+    mf_convert_result result;
+    mf_error error = {0};
+    mf_convert_options_default(&options);
+    REQUIRE(mkdtemp(out) != NULL);
+    REQUIRE_OK(mf_convert(scratch_path("."), out, &options, &result, &error), &error);
+    configure_dir(out, h);
+    snprintf(command, sizeof command, "rm -rf '%s'", out);
+    REQUIRE(system(command) == 0);
+}
+
+/* What a window is where the config leaves it out, or has null, as transformers' classes have it.
+ */
+static void test_windows(void)
+{
+    static const struct {
+        const char *checkpoint, *from, *to;
+        uint32_t window[3];
+    } cases[] = {
+        {"gpt_oss_bf16", "\"sliding_window\": 7,", "", {128, 0, 128}},
+        {"mistral_window_bf16", ",\n \"sliding_window\": 11", "", {4096, 4096}},
+        {"mistral_window_bf16", "\"sliding_window\": 11", "\"sliding_window\": null", {0, 0}},
+        {"mixtral_bf16", "\"sliding_window\"", "\"other\"", {0, 0}},
+        {"mistral3_bf16", "\"sliding_window\"", "\"other\"", {0, 0}},
+        {"qwen2_window_f16", "\"sliding_window\"", "\"other\"", {0, 4096, 4096}},
+        /* layers without one take turns with it, up to max_window_layers */
+        {"qwen2_moe_bf16",
+         "\"use_sliding_window\": false,\n \"sliding_window\": null",
+         "\"use_sliding_window\": true, \"sliding_window\": 9",
+         {9, 0, 9}},
+        {"qwen2_moe_bf16",
+         "\"use_sliding_window\": false,\n \"sliding_window\": null,\n \"max_window_layers\": 21",
+         "\"use_sliding_window\": true, \"max_window_layers\": 2",
+         {4096, 0, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_hparams h, converted;
+        configure_from(cases[i].checkpoint, cases[i].from, cases[i].to, &h);
+        configure_converted(&converted);
+        for (uint32_t j = 0; j < h.n_layers && j < 3; j++)
+            CHECK_MSG(h.window[j] == cases[i].window[j] && converted.window[j] == h.window[j],
+                      "%s with %s: layer %u has %u and, converted, %u; expected %u",
+                      cases[i].checkpoint, cases[i].to, j, h.window[j], converted.window[j],
+                      cases[i].window[j]);
+    }
+}
+
 /* A GGUF file with a factor of the rotation and no type of it. */
 static void test_bare_factor(void)
 {
@@ -447,6 +508,7 @@ int main(void)
     test_defaults();
     test_reach();
     test_equal_ends();
+    test_windows();
     test_bare_factor();
     scratch_remove();
     return test_result();
