@@ -303,6 +303,10 @@ mf_status mf_hparam_list(const mf_source *source, const char *name, uint32_t *ou
 /* A string of a list; NULL if the element is none. */
 const char *mf_hparam_element(const mf_source *source, const char *name, uint32_t index);
 
+/* `name`, or `other` where that alone is there: how a later version of the publisher's code calls
+ * it. */
+const char *mf_hparam_either(const mf_source *source, const char *name, const char *other);
+
 /* "FILE: field NAME " + the formatted rest. */
 mf_status mf_hparam_fail(const mf_source *source, const char *name, mf_status code, mf_error *error,
                          const char *format, ...) __attribute__((format(printf, 5, 6)));

@@ -125,6 +125,13 @@ static const refusal refusals[] = {
          "linear_attn_config.kda_layers[0]", "from 1 to 3"),
     TYPE("kimi_linear_f16", "\"full_attn_layers\": [", "\"full_attn_layers\": [], \"none\": [",
          "full_attn_layers", "do not name layer 2"),
+    UNSUPPORTED("kimi_linear_f16", "\"linear_attn_config\"",
+                "\"layer_types\": [\"linear_attention\", \"full_attention\"], "
+                "\"linear_attn_config\"",
+                "layer_types[2]", "missing"),
+    UNSUPPORTED("kimi_linear_f16", "\"first_k_dense_replace\": 1",
+                "\"mlp_layer_types\": [\"dense\", \"dense\", \"dense\"]", "first_k_dense_replace",
+                "no layer"),
     UNSUPPORTED("kimi_linear_f16", "\"mla_use_nope\": true", "\"mla_use_nope\": false",
                 "mla_use_nope", "only true"),
     TYPE("kimi_linear_f16", "\"num_expert_group\": 1", "\"num_expert_group\": 4",
@@ -237,6 +244,17 @@ static const struct {
     {"qwen3_moe_bf16", "\"num_experts\"",
      "\"num_local_experts\""}, /* as transformers 5 writes it */
     {"qwen3_vl_moe_turned_bf16", "\"norm_topk_prob\": true,", ""},
+    {"kimi_linear_f16", /* as transformers 5 writes it, and with what it read beside that */
+     "\"linear_attn_config\": {\n  \"full_attn_layers\": [\n   2\n  ],\n  \"kda_layers\": [\n   "
+     "1,\n   3\n  ],"
+     "\n  \"head_dim\": 33,\n  \"num_heads\": 2,\n  \"short_conv_kernel_size\": 2\n }",
+     "\"layer_types\": [\"linear_attention\", \"full_attention\", \"linear_attention\"],"
+     "\"linear_head_dim\": 33, \"linear_num_heads\": 2, \"linear_conv_kernel_dim\": 2"},
+    {"kimi_linear_f16", "\"linear_attn_config\"",
+     "\"layer_types\": [\"linear_attention\", \"full_attention\", \"linear_attention\"],"
+     "\"linear_conv_kernel_dim\": 4, \"linear_attn_config\""},
+    {"kimi_linear_f16", "\"first_k_dense_replace\": 1",
+     "\"mlp_layer_types\": [\"dense\", \"sparse\", \"sparse\"]"},
     /* a head that is stored, of which one of the two places says that it is tied */
     {"qwen3_vl_moe_turned_bf16", "4096,\n  \"tie_word_embeddings\": false",
      "4096, \"tie_word_embeddings\": true"},

@@ -66,12 +66,8 @@ static mf_status configure_dense(const mf_source *s, bool is_qwen3, mf_hparams *
 static mf_status configure_experts(const mf_source *s, bool normalises, mf_hparams *h,
                                    mf_error *error)
 {
-    mf_grouped_names names = {"num_experts", "moe_intermediate_size", NULL};
-    mf_hparam_value count, local;
-    s->ops->hparam(s, names.n_experts, MF_HPARAM_WHOLE, &count);
-    s->ops->hparam(s, "num_local_experts", MF_HPARAM_WHOLE, &local);
-    if (count.kind == MF_HPARAM_ABSENT && local.kind != MF_HPARAM_ABSENT)
-        names.n_experts = "num_local_experts";
+    const mf_grouped_names names = {mf_hparam_either(s, "num_experts", "num_local_experts"),
+                                    "moe_intermediate_size", NULL};
     MF_TRY(mf_grouped_experts(s, &names, h, error));
     MF_TRY(mf_grouped_sparse_steps(s, h, error));
     return mf_hparam_bool_or(s, "norm_topk_prob", normalises, &h->router.normalise, error);
