@@ -516,6 +516,78 @@ static void test_bare_factor(void)
     CHECK(strstr(error.message, "qwen3moe.rope.scaling.type is linear") != NULL);
 }
 
+static size_t put(unsigned char *to, const void *from, size_t n)
+{
+    memcpy(to, from, n);
+    return n;
+}
+
+static size_t put_key(unsigned char *to, const char *key, uint32_t type)
+{
+    const uint64_t length = strlen(key);
+    size_t n = put(to, &length, sizeof length);
+    n += put(to + n, key, length);
+    return n + put(to + n, &type, sizeof type);
+}
+
+/* A number more in the scratch GGUF file's head, and a text that keeps tensors where they were to
+ * the next 32 bytes. */
+static void add_number(const char *key, float number)
+{
+    enum { HEAD = 24, FLOAT = 6, STRING = 8, ALIGNED = 32 };
+    size_t n_file, n = HEAD;
+    uint64_t n_keys, n_text;
+    unsigned char *file = read_file(scratch_path("model.gguf"), &n_file);
+    unsigned char *out = calloc(n_file + 256, 1);
+    REQUIRE(out != NULL && n_file > HEAD);
+    memcpy(&n_keys, file + 16, sizeof n_keys);
+    n_keys += 2;
+    memcpy(out, file, 16);
+    memcpy(out + 16, &n_keys, sizeof n_keys);
+    n += put_key(out + n, key, FLOAT);
+    n += put(out + n, &number, sizeof number);
+    n += put_key(out + n, "filler", STRING);
+    n_text = (ALIGNED - (n - HEAD + sizeof n_text) % ALIGNED) % ALIGNED;
+    n += put(out + n, &n_text, sizeof n_text) + n_text;
+    memcpy(out + n, file + HEAD, n_file - HEAD);
+    scratch_write("model.gguf", out, n + n_file - HEAD);
+    free(out);
+    free(file);
+}
+
+/* Keys that were passed over although they change the result; those that say "none" are not in the
+ * way. */
+static void test_gguf_factors(void)
+{
+    static const struct {
+        const char *key;
+        float none, other;
+    } keys[] = {
+        {"rope.scaling.attn_factor", 1, 1.5f},
+        {"rope.scaling.yarn_attn_factor", 1, 0.5f},
+        {"rope.scaling.yarn_ext_factor", 1, 0.5f},
+        {"rope.scaling.yarn_ext_factor", -1, 0},
+        {"rope.scaling.alpha", 0, 50},
+        {"attention.scale", 0, 0.125f},
+        {"logit_scale", 0, 8},
+        {"residual_scale", 1, 0.25f},
+        {"embedding_scale", 0, 12},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        for (int is_other = 0; is_other < 2; is_other++) {
+            char path[600], key[64];
+            mf_model_info info = {0};
+            mf_error error = {0};
+            snprintf(path, sizeof path, "%s/model.gguf", scratch_copy("gguf_qwen3_moe_q8_0"));
+            snprintf(key, sizeof key, "qwen3moe.%s", keys[i].key);
+            add_number(key, is_other ? keys[i].other : keys[i].none);
+            CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error),
+                         is_other ? MF_ERR_UNSUPPORTED : MF_OK);
+            CHECK_MSG(!is_other || strstr(error.message, key) != NULL, "%s: %s", key,
+                      error.message);
+        }
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
@@ -528,6 +600,7 @@ int main(void)
     test_equal_ends();
     test_windows();
     test_bare_factor();
+    test_gguf_factors();
     scratch_remove();
     return test_result();
 }
