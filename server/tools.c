@@ -335,9 +335,22 @@ static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_conv
     return true;
 }
 
-/* A list of tools, behind those that there are; place: what the request calls it. */
-static bool add_tools(yyjson_val *tools, const char *where, read_fn read, mf_srv_conversation *c,
-                      mf_srv_refusal *r)
+/* Whether the one tool that was added behind n_before bytes of names has that of another. */
+static bool is_repeated(const mf_srv_conversation *c, size_t n_before)
+{
+    const mf_srv_bytes *all = &c->names;
+    if (all->has_failed || c->last_name != n_before || n_before >= all->n_bytes)
+        return false;
+    for (size_t at = 0; at < n_before; at += strlen(all->data + at) + 1)
+        if (strcmp(all->data + at, all->data + n_before) == 0)
+            return true;
+    return false;
+}
+
+/* A list of tools, behind those that there are; place: what the request calls it. may_repeat: as
+ * clients do that say their tools again in the middle of a conversation. */
+static bool add_tools(yyjson_val *tools, const char *where, bool may_repeat, read_fn read,
+                      mf_srv_conversation *c, mf_srv_refusal *r)
 {
     char place[MF_SRV_PARAM_BYTES];
     yyjson_val *tool;
@@ -350,9 +363,13 @@ static bool add_tools(yyjson_val *tools, const char *where, read_fn read, mf_srv
         mf_srv_puts(&c->tools, "[");
     yyjson_arr_foreach(tools, i, n, tool)
     {
+        const size_t n_before = c->names.n_bytes;
         snprintf(place, sizeof place, "%.60s[%zu]", where, i);
         if (!read(tool, place, c, r))
             return false;
+        if (!may_repeat && is_repeated(c, n_before))
+            return mf_srv_refuse_field(r, place, "another tool is called '%.64s'",
+                                       c->names.data + n_before);
     }
     return true;
 }
@@ -372,7 +389,8 @@ static bool end_tools(mf_srv_conversation *c, mf_srv_refusal *r)
 
 static bool read_tools(yyjson_val *object, read_fn read, mf_srv_conversation *c, mf_srv_refusal *r)
 {
-    return add_tools(mf_srv_field_of(object, "tools"), "tools", read, c, r) && end_tools(c, r);
+    return add_tools(mf_srv_field_of(object, "tools"), "tools", false, read, c, r) &&
+           end_tools(c, r);
 }
 
 /* A call must come; of that tool, if it is not NULL. */
@@ -518,7 +536,7 @@ bool mf_srv_read_chat_tools(yyjson_val *object, mf_srv_conversation *c, mf_srv_r
         return mf_srv_refuse_field(r, "tool_choice", "excludes functions");
     if (functions || call) {
         c->has_functions = true;
-        return add_tools(functions, "functions", read_function, c, r) && end_tools(c, r) &&
+        return add_tools(functions, "functions", false, read_function, c, r) && end_tools(c, r) &&
                choose_function(object, c, r);
     }
     return read_tools(object, read_chat_tool, c, r) && choose_openai(object, c, r);
@@ -530,13 +548,13 @@ bool mf_srv_read_responses_tools(yyjson_val *object, yyjson_val *items, mf_srv_c
     char where[MF_SRV_PARAM_BYTES];
     size_t i, n;
     yyjson_val *item;
-    if (!add_tools(mf_srv_field_of(object, "tools"), "tools", read_responses_tool, c, r))
+    if (!add_tools(mf_srv_field_of(object, "tools"), "tools", false, read_responses_tool, c, r))
         return false;
     yyjson_arr_foreach(items, i, n, item)
     {
         snprintf(where, sizeof where, "input[%zu].tools", i);
         if (yyjson_equals_str(yyjson_obj_get(item, "type"), "additional_tools") &&
-            !add_tools(mf_srv_field_of(item, "tools"), where, read_responses_tool, c, r))
+            !add_tools(mf_srv_field_of(item, "tools"), where, true, read_responses_tool, c, r))
             return false;
     }
     return end_tools(c, r) && choose_openai(object, c, r);

@@ -555,6 +555,10 @@ n|indent
 l|truncate(9)
 ['a', 'b']|urlencode
 []|urlencode
+{'a b': 'c/d&é', 'n': 1, 'x': none}|urlencode
+{}|urlencode
+[('k', 'v w'), ['l', 2.5]]|urlencode
+[('k', 'v', 'w')]|urlencode
 ('<b>'|e)|list|first
 no|select|list
 no|selectattr('x')|list

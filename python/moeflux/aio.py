@@ -60,7 +60,7 @@ class _Worker:
         self._wake = threading.Condition()
         self._waiting: deque[_Request] = deque()
         self._running: list[_Request] = []
-        self._is_stopping = False
+        self._is_stopping = self._is_left = False
         self._thread = threading.Thread(target=self._run, name="moeflux", daemon=True)
         self._thread.start()
 
@@ -89,6 +89,12 @@ class _Worker:
             self._wake.notify()
         self._thread.join()
 
+    def retire(self) -> None:
+        """No more requests will come: the thread ends with those that it has."""
+        with self._wake:
+            self._is_left = True
+            self._wake.notify()
+
     def _cancel_all(self) -> None:
         for request in [*self._waiting, *self._running]:
             request.cancel.request()
@@ -112,7 +118,7 @@ class _Worker:
                     self._cancel_all()
                 if self._waiting or any(r.is_ready for r in self._running):
                     break
-                if self._is_stopping and not self._running:
+                if (self._is_stopping or self._is_left) and not self._running:
                     return False
                 self._wake.wait()
             new: list[_Request] = []
@@ -223,11 +229,13 @@ class AsyncModel:
     as the model has sessions; the others wait.
 
     While it is open its thread owns the model's sessions. The model itself stays its caller's.
+    One that is dropped without `aclose` answers what was asked, and is closed then.
     """
 
     def __init__(self, model: Model, *, n_waiting: int = 1000) -> None:
         self.model = model
         self._worker = _Worker(model, model.info.n_sessions, n_waiting)
+        weakref.finalize(self, self._worker.retire).atexit = False
 
     async def __aenter__(self) -> AsyncModel:
         return self

@@ -57,7 +57,7 @@ static void hparam(const mf_source *source, const char *name, uint32_t index, mf
     if (yyjson_mut_obj_get(w->hparams, name) != NULL)
         return;
     w->inner->hparam(source, name, MF_HPARAM_WHOLE, &whole);
-    if (whole.kind == MF_HPARAM_ABSENT)
+    if (whole.is_null) /* noted is what the source leaves out, whose default the reader knows */
         return;
     yyjson_mut_val *value = whole.kind == MF_HPARAM_LIST
                                 ? list_of(w, source, name, whole.n_elements)

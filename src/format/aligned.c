@@ -93,6 +93,7 @@ static void hparam(const mf_source *source, const char *name, uint32_t index, mf
     snprintf(out->field, sizeof out->field, "hparams.%s", name);
     if (index != MF_HPARAM_WHOLE)
         value = yyjson_arr_get(value, index);
+    out->is_null = value == NULL; /* null stands for what the source leaves out: see FORMATS.md */
     if (value == NULL || yyjson_is_null(value))
         return;
     out->kind = yyjson_is_bool(value)  ? MF_HPARAM_BOOL

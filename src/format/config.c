@@ -105,7 +105,8 @@ static yyjson_val *find(const mf_config *c, const char *field)
         return yyjson_obj_get(object, dot + 1);
     }
     yyjson_val *value = yyjson_obj_get(c->text, field);
-    return is_absent(value) ? yyjson_obj_get(c->top, field) : value;
+    yyjson_val *of_top = yyjson_obj_get(c->top, field);
+    return is_absent(value) && of_top != NULL ? of_top : value;
 }
 
 bool mf_config_disagrees(const mf_config *c, const char *field)
@@ -154,6 +155,7 @@ static const char *family_of_manifest(const mf_config *c)
 
 static void set_value(yyjson_val *value, mf_hparam_value *out)
 {
+    out->is_null = yyjson_is_null(value);
     if (is_absent(value))
         return;
     out->kind = MF_HPARAM_OTHER;

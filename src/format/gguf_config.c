@@ -575,6 +575,33 @@ static mf_status unknown_arch(const mf_gguf_source *g, mf_error *error)
                    key, (int)(text.n_bytes > 64 ? 64 : text.n_bytes), text.text, known);
 }
 
+/* Keys that change what llama.cpp computes, or that only architectures have which are not here:
+ * what converters write into files of those that are means "none". */
+static mf_status check_factors(const mf_gguf_source *g, mf_error *error)
+{
+    static const struct {
+        const char *key;
+        double none, as_well;
+    } factors[] = {
+        {"rope.scaling.attn_factor", 1, 1},
+        {"rope.scaling.yarn_attn_factor", 1, 1},
+        {"rope.scaling.yarn_ext_factor", 1, -1}, /* -1: by the type, as if it were not there */
+        {"rope.scaling.alpha", 0, 1},
+        {"attention.scale", 0, 0},
+        {"logit_scale", 1, 0},
+        {"residual_scale", 1, 0},
+        {"embedding_scale", 1, 0},
+    };
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        double factor;
+        if (find_number(g, factors[i].key, &factor) && factor != factors[i].none &&
+            factor != factors[i].as_well)
+            return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: key %s.%s is %g; only %g is supported",
+                           g->head.path, g->arch->name, factors[i].key, factor, factors[i].none);
+    }
+    return MF_OK;
+}
+
 mf_status mf_gguf_find_arch(mf_gguf_source *g, mf_error *error)
 {
     double n_blocks = 0, n_extra = 0;
@@ -595,5 +622,5 @@ mf_status mf_gguf_find_arch(mf_gguf_source *g, mf_error *error)
                        g->head.path, g->arch->name);
     g->n_blocks = (uint32_t)n_blocks;
     g->n_layers = (uint32_t)(n_blocks - n_extra);
-    return MF_OK;
+    return check_factors(g, error);
 }

@@ -78,6 +78,13 @@ mf_status mf_hparam_fail(const mf_source *source, const char *name, mf_status co
     return mf_fail(error, code, "%s: field %s %s", source->hparam_path, value.field, rest);
 }
 
+const char *mf_hparam_either(const mf_source *source, const char *name, const char *other)
+{
+    const bool has_name = get(source, name, MF_HPARAM_WHOLE).kind != MF_HPARAM_ABSENT;
+    const bool has_other = get(source, other, MF_HPARAM_WHOLE).kind != MF_HPARAM_ABSENT;
+    return has_other && !has_name ? other : name;
+}
+
 mf_status mf_hparam_u32_or(const mf_source *source, const char *name, uint32_t fallback,
                            mf_range range, uint32_t *out, mf_error *error)
 {

@@ -206,6 +206,7 @@ typedef enum mf_hparam_kind {
 typedef struct mf_hparam_value {
     mf_hparam_kind kind;
     char field[96]; /* as its file calls it, for messages */
+    bool is_null;   /* absent, and the file says so: not what it means to leave the field out */
     bool boolean;
     double number;      /* exact up to 2^53 */
     const char *string; /* valid as long as the source */
@@ -301,6 +302,10 @@ mf_status mf_hparam_string(const mf_source *source, const char *name, const char
 mf_status mf_hparam_list(const mf_source *source, const char *name, uint32_t *out, mf_error *error);
 /* A string of a list; NULL if the element is none. */
 const char *mf_hparam_element(const mf_source *source, const char *name, uint32_t index);
+
+/* `name`, or `other` where that alone is there: how a later version of the publisher's code calls
+ * it. */
+const char *mf_hparam_either(const mf_source *source, const char *name, const char *other);
 
 /* "FILE: field NAME " + the formatted rest. */
 mf_status mf_hparam_fail(const mf_source *source, const char *name, mf_status code, mf_error *error,

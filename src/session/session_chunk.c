@@ -460,7 +460,25 @@ static mf_status run_layers(mf_call *call, const mf_batch *batch, mf_error *erro
     return MF_OK;
 }
 
-/* One pass over the layers. An error of it is that of every session in it. */
+/* False: nothing in it was proposed. */
+static bool withdraw_proposals(const chunk_watch *w, mf_batch *pass)
+{
+    mf_engine *e = w->call->engine;
+    bool has_any = false;
+    mf_engine_lock(e);
+    for (uint32_t i = 0; i < pass->n_parts; i++) {
+        mf_batch_part *part = &e->parts_list[w->first + i];
+        if (!part->is_proposed)
+            continue;
+        mf_draft_withdraw(session_of(w, i), pass, part);
+        has_any = true;
+    }
+    mf_engine_unlock(e);
+    return has_any;
+}
+
+/* One pass over the layers. An error of it is that of every session in it; not where a read may
+ * have failed that nobody's own tokens need: without what was proposed it is made again. */
 static void run_pass(chunk_watch *ctx, mf_batch *batch)
 {
     mf_batch_watch watch = {.ctx = ctx,
@@ -477,6 +495,8 @@ static void run_pass(chunk_watch *ctx, mf_batch *batch)
     }
     batch->watch = &watch;
     mf_status status = run_layers(ctx->call, batch, &why);
+    if (status != MF_OK && !ctx->has_end && withdraw_proposals(ctx, batch))
+        status = run_layers(ctx->call, batch, &why);
     batch->watch = NULL;
     for (uint32_t i = 0; i < batch->n_parts && status != MF_OK && !ctx->has_end; i++) {
         mf_session *s = session_of(ctx, i);

@@ -335,6 +335,22 @@ void mf_draft_shrink(mf_session *s, mf_batch *batch, mf_batch_part *part)
     s->draft.n_asked = 0;
 }
 
+/* Shrinks a part that has units for its first n states: it is left with that of its own row. */
+static void keep_first_state(mf_session *s, mf_batch *batch, mf_batch_part *part, uint32_t n)
+{
+    mf_session_draft *d = &s->draft;
+    while (n > 1) {
+        mf_unit_drop(&s->engine->pool, MF_UNIT_RECURRENT, d->states[--n]);
+        d->states[n] = 0;
+    }
+    if (n != 0) {
+        s->spare = d->states[0];
+        part->state[1] = s->spare_span;
+        d->states[0] = 0;
+    }
+    mf_draft_shrink(s, batch, part);
+}
+
 void mf_draft_prepare(mf_session *s, mf_batch *batch, mf_batch_part *part)
 {
     mf_engine *e = s->engine;
@@ -356,16 +372,13 @@ void mf_draft_prepare(mf_session *s, mf_batch *batch, mf_batch_part *part)
     }
     part->states = d->spans;
     part->state[1] = d->spans[n - 1];
-    if (n == part->n_rows)
-        return;
-    while (n > 1) {
-        mf_unit_drop(&e->pool, MF_UNIT_RECURRENT, d->states[--n]);
-        d->states[n] = 0;
-    }
-    s->spare = d->states[0];
-    part->state[1] = s->spare_span;
-    d->states[0] = 0;
-    mf_draft_shrink(s, batch, part);
+    if (n != part->n_rows)
+        keep_first_state(s, batch, part, n);
+}
+
+void mf_draft_withdraw(mf_session *s, mf_batch *batch, mf_batch_part *part)
+{
+    keep_first_state(s, batch, part, part->states == NULL ? 0 : part->n_rows);
 }
 
 /* Rows of a part that the layer is to follow, after n_before of others; false: none. The first may

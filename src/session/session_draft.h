@@ -39,6 +39,8 @@ void mf_draft_count(mf_call *call, const mf_batch *batch);
 void mf_draft_prepare(mf_session *session, mf_batch *batch, mf_batch_part *part);
 /* The part as it was cut, without proposals. */
 void mf_draft_shrink(mf_session *session, mf_batch *batch, mf_batch_part *part);
+/* The same of a part that was prepared, whose rows may be evaluated in part. */
+void mf_draft_withdraw(mf_session *session, mf_batch *batch, mf_batch_part *part);
 /* The first row of a part with proposals; the others wait. */
 void mf_draft_commit(mf_session *session);
 /* Gives back what was evaluated ahead, in the pass at hand too. */

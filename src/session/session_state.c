@@ -524,6 +524,7 @@ static void take_over(mf_session *s, const mf_state *st)
     s->recurrent_span = mf_unit_span(pool, MF_UNIT_RECURRENT, s->recurrent);
     memcpy(s->tokens, st->tokens, (size_t)st->position * sizeof *st->tokens);
     s->position = st->position;
+    s->n_long_left = 0; /* what comes next follows the state, not the run that was cut */
     s->has_logits = st->logits != NULL;
     s->has_bounds = false;
     if (s->has_logits)

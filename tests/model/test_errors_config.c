@@ -125,6 +125,13 @@ static const refusal refusals[] = {
          "linear_attn_config.kda_layers[0]", "from 1 to 3"),
     TYPE("kimi_linear_f16", "\"full_attn_layers\": [", "\"full_attn_layers\": [], \"none\": [",
          "full_attn_layers", "do not name layer 2"),
+    UNSUPPORTED("kimi_linear_f16", "\"linear_attn_config\"",
+                "\"layer_types\": [\"linear_attention\", \"full_attention\"], "
+                "\"linear_attn_config\"",
+                "layer_types[2]", "missing"),
+    UNSUPPORTED("kimi_linear_f16", "\"first_k_dense_replace\": 1",
+                "\"mlp_layer_types\": [\"dense\", \"dense\", \"dense\"]", "first_k_dense_replace",
+                "no layer"),
     UNSUPPORTED("kimi_linear_f16", "\"mla_use_nope\": true", "\"mla_use_nope\": false",
                 "mla_use_nope", "only true"),
     TYPE("kimi_linear_f16", "\"num_expert_group\": 1", "\"num_expert_group\": 4",
@@ -237,6 +244,17 @@ static const struct {
     {"qwen3_moe_bf16", "\"num_experts\"",
      "\"num_local_experts\""}, /* as transformers 5 writes it */
     {"qwen3_vl_moe_turned_bf16", "\"norm_topk_prob\": true,", ""},
+    {"kimi_linear_f16", /* as transformers 5 writes it, and with what it read beside that */
+     "\"linear_attn_config\": {\n  \"full_attn_layers\": [\n   2\n  ],\n  \"kda_layers\": [\n   "
+     "1,\n   3\n  ],"
+     "\n  \"head_dim\": 33,\n  \"num_heads\": 2,\n  \"short_conv_kernel_size\": 2\n }",
+     "\"layer_types\": [\"linear_attention\", \"full_attention\", \"linear_attention\"],"
+     "\"linear_head_dim\": 33, \"linear_num_heads\": 2, \"linear_conv_kernel_dim\": 2"},
+    {"kimi_linear_f16", "\"linear_attn_config\"",
+     "\"layer_types\": [\"linear_attention\", \"full_attention\", \"linear_attention\"],"
+     "\"linear_conv_kernel_dim\": 4, \"linear_attn_config\""},
+    {"kimi_linear_f16", "\"first_k_dense_replace\": 1",
+     "\"mlp_layer_types\": [\"dense\", \"sparse\", \"sparse\"]"},
     /* a head that is stored, of which one of the two places says that it is tied */
     {"qwen3_vl_moe_turned_bf16", "4096,\n  \"tie_word_embeddings\": false",
      "4096, \"tie_word_embeddings\": true"},
@@ -295,21 +313,31 @@ static double expected_frequency(const mf_hparams *h, uint32_t i)
     return plain * (1 - ramp) + plain / r->factor * ramp;
 }
 
-/* The config of next_yarn_f32 with another object of the rotation. */
-static void configure(const char *rope, mf_hparams *h)
+static void configure_dir(const char *dir, mf_hparams *h)
 {
-    const char *dir = scratch_copy("next_yarn_f32");
     const mf_allocator a = mf_allocator_default();
     const mf_family *family = NULL;
     mf_source *source = NULL;
     mf_error error = {0};
-    char replacement[256];
-    snprintf(replacement, sizeof replacement, "\"rope_scaling\": %s, \"other\": {", rope);
-    scratch_replace(config, "\"rope_scaling\": {", replacement);
     REQUIRE_OK(mf_source_open(&a, dir, 0, &source, &error), &error);
     REQUIRE_OK(mf_family_find(source, &family, &error), &error);
     REQUIRE_OK(family->configure(source, h, &error), &error);
     mf_source_close(&source);
+}
+
+static void configure_from(const char *checkpoint, const char *from, const char *to, mf_hparams *h)
+{
+    const char *dir = scratch_copy(checkpoint);
+    scratch_replace(config, from, to);
+    configure_dir(dir, h);
+}
+
+/* The config of next_yarn_f32 with another object of the rotation. */
+static void configure(const char *rope, mf_hparams *h)
+{
+    char replacement[256];
+    snprintf(replacement, sizeof replacement, "\"rope_scaling\": %s, \"other\": {", rope);
+    configure_from("next_yarn_f32", "\"rope_scaling\": {", replacement, h);
 }
 
 static void test_frequencies(void)
@@ -424,6 +452,57 @@ static void test_equal_ends(void)
     }
 }
 
+/* As the checkpoint in the scratch directory says when it is converted. */
+static void configure_converted(mf_hparams *h)
+{
+    char out[] = "/tmp/mf_errors_config_XXXXXX", command[64];
+    mf_convert_options options;
+    mf_convert_result result;
+    mf_error error = {0};
+    mf_convert_options_default(&options);
+    REQUIRE(mkdtemp(out) != NULL);
+    REQUIRE_OK(mf_convert(scratch_path("."), out, &options, &result, &error), &error);
+    configure_dir(out, h);
+    snprintf(command, sizeof command, "rm -rf '%s'", out);
+    REQUIRE(system(command) == 0); /* NOLINT(cert-env33-c): the folder is ours */
+}
+
+/* What a window is where the config leaves it out, or has null, as transformers' classes have it.
+ */
+static void test_windows(void)
+{
+    static const struct {
+        const char *checkpoint, *from, *to;
+        uint32_t window[3];
+    } cases[] = {
+        {"gpt_oss_bf16", "\"sliding_window\": 7,", "", {128, 0, 128}},
+        {"mistral_window_bf16", ",\n \"sliding_window\": 11", "", {4096, 4096}},
+        {"mistral_window_bf16", "\"sliding_window\": 11", "\"sliding_window\": null", {0, 0}},
+        {"mixtral_bf16", "\"sliding_window\"", "\"other\"", {0, 0}},
+        {"mistral3_bf16", "\"sliding_window\"", "\"other\"", {0, 0}},
+        {"qwen2_window_f16", "\"sliding_window\"", "\"other\"", {0, 4096, 4096}},
+        /* layers without one take turns with it, up to max_window_layers */
+        {"qwen2_moe_bf16",
+         "\"use_sliding_window\": false,\n \"sliding_window\": null",
+         "\"use_sliding_window\": true, \"sliding_window\": 9",
+         {9, 0, 9}},
+        {"qwen2_moe_bf16",
+         "\"use_sliding_window\": false,\n \"sliding_window\": null,\n \"max_window_layers\": 21",
+         "\"use_sliding_window\": true, \"max_window_layers\": 2",
+         {4096, 0, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mf_hparams h, converted;
+        configure_from(cases[i].checkpoint, cases[i].from, cases[i].to, &h);
+        configure_converted(&converted);
+        for (uint32_t j = 0; j < h.n_layers && j < 3; j++)
+            CHECK_MSG(h.window[j] == cases[i].window[j] && converted.window[j] == h.window[j],
+                      "%s with %s: layer %u has %u and, converted, %u; expected %u",
+                      cases[i].checkpoint, cases[i].to, j, h.window[j], converted.window[j],
+                      cases[i].window[j]);
+    }
+}
+
 /* A GGUF file with a factor of the rotation and no type of it. */
 static void test_bare_factor(void)
 {
@@ -437,6 +516,78 @@ static void test_bare_factor(void)
     CHECK(strstr(error.message, "qwen3moe.rope.scaling.type is linear") != NULL);
 }
 
+static size_t put(unsigned char *to, const void *from, size_t n)
+{
+    memcpy(to, from, n);
+    return n;
+}
+
+static size_t put_key(unsigned char *to, const char *key, uint32_t type)
+{
+    const uint64_t length = strlen(key);
+    size_t n = put(to, &length, sizeof length);
+    n += put(to + n, key, length);
+    return n + put(to + n, &type, sizeof type);
+}
+
+/* A number more in the scratch GGUF file's head, and a text that keeps tensors where they were to
+ * the next 32 bytes. */
+static void add_number(const char *key, float number)
+{
+    enum { HEAD = 24, FLOAT = 6, STRING = 8, ALIGNED = 32 };
+    size_t n_file, n = HEAD;
+    uint64_t n_keys, n_text;
+    unsigned char *file = read_file(scratch_path("model.gguf"), &n_file);
+    unsigned char *out = calloc(n_file + 256, 1);
+    REQUIRE(out != NULL && n_file > HEAD);
+    memcpy(&n_keys, file + 16, sizeof n_keys);
+    n_keys += 2;
+    memcpy(out, file, 16);
+    memcpy(out + 16, &n_keys, sizeof n_keys);
+    n += put_key(out + n, key, FLOAT);
+    n += put(out + n, &number, sizeof number);
+    n += put_key(out + n, "filler", STRING);
+    n_text = (ALIGNED - (n - HEAD + sizeof n_text) % ALIGNED) % ALIGNED;
+    n += put(out + n, &n_text, sizeof n_text) + n_text;
+    memcpy(out + n, file + HEAD, n_file - HEAD);
+    scratch_write("model.gguf", out, n + n_file - HEAD);
+    free(out);
+    free(file);
+}
+
+/* Keys that were passed over although they change the result; those that say "none" are not in the
+ * way. */
+static void test_gguf_factors(void)
+{
+    static const struct {
+        const char *key;
+        float none, other;
+    } keys[] = {
+        {"rope.scaling.attn_factor", 1, 1.5f},
+        {"rope.scaling.yarn_attn_factor", 1, 0.5f},
+        {"rope.scaling.yarn_ext_factor", 1, 0.5f},
+        {"rope.scaling.yarn_ext_factor", -1, 0},
+        {"rope.scaling.alpha", 0, 50},
+        {"attention.scale", 0, 0.125f},
+        {"logit_scale", 0, 8},
+        {"residual_scale", 1, 0.25f},
+        {"embedding_scale", 0, 12},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        for (int is_other = 0; is_other < 2; is_other++) {
+            char path[600], key[64];
+            mf_model_info info = {0};
+            mf_error error = {0};
+            snprintf(path, sizeof path, "%s/model.gguf", scratch_copy("gguf_qwen3_moe_q8_0"));
+            snprintf(key, sizeof key, "qwen3moe.%s", keys[i].key);
+            add_number(key, is_other ? keys[i].other : keys[i].none);
+            CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error),
+                         is_other ? MF_ERR_UNSUPPORTED : MF_OK);
+            CHECK_MSG(!is_other || strstr(error.message, key) != NULL, "%s: %s", key,
+                      error.message);
+        }
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
@@ -447,7 +598,9 @@ int main(void)
     test_defaults();
     test_reach();
     test_equal_ends();
+    test_windows();
     test_bare_factor();
+    test_gguf_factors();
     scratch_remove();
     return test_result();
 }

@@ -617,6 +617,35 @@ static void run(const setting *s, unsigned long n_steps, uint64_t seed)
     golden_free(&w.g);
 }
 
+/* Who takes a state over in the middle of a long run has none of it left: the tokens that follow
+ * are not multiplied as those of long runs are. */
+static void check_cut_run(void)
+{
+    enum { N = MAX_TOKENS - 10 };
+    const setting s = {"mlx_4bit", MF_KV_F32, 0};
+    const golden_case *c = golden_case_find(s.name);
+    const mf_engine_options options = options_of(c, &s);
+    mf_engine *engine = golden_open(c, &options);
+    mf_session *from, *to;
+    mf_state *state = NULL;
+    mf_error error = {0};
+    int32_t tokens[N] = {1, 2, 3};
+    REQUIRE_OK(mf_session_create(engine, &from, &error), &error);
+    REQUIRE_OK(mf_session_create(engine, &to, &error), &error);
+    REQUIRE_OK(mf_session_eval(from, tokens, 3, &error), &error);
+    REQUIRE_OK(mf_state_hold(from, 3, &state, &error), &error);
+    mf_step_item item = {
+        .struct_bytes = sizeof item, .session = to, .tokens = tokens, .n_tokens = N};
+    REQUIRE_OK(mf_engine_step(engine, &item, 1, &error), &error);
+    CHECK(item.n_done < N && to->n_long_left == N - item.n_done);
+    REQUIRE_OK(mf_session_adopt(to, state, &error), &error);
+    CHECK_U64(to->n_long_left, 0);
+    mf_state_release(&state);
+    mf_session_free(&from);
+    mf_session_free(&to);
+    mf_engine_close(&engine);
+}
+
 int main(int argc, char **argv)
 {
     static const setting settings[] = {
@@ -630,5 +659,6 @@ int main(int argc, char **argv)
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     for (size_t i = golden_is_short() ? 3 : 0; i < (golden_is_short() ? 5 : 7); i++)
         run(&settings[i], n_steps, seed + i);
+    check_cut_run();
     return test_result();
 }

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Answers: texts, conversations, grammars, calls, streams; held against the program."""
 import asyncio
+import gc
 import json
+import threading
 import unittest
 from typing import Any
 
@@ -282,6 +284,25 @@ class Async(unittest.TestCase):
             with self.assertRaises(moeflux.StateError):
                 await served.generate(ONCE)
             self.assertEqual(model.stats.n_sessions, 0)
+
+        with open_model(n_sessions=4) as model:
+            asyncio.run(run(model))
+
+    def test_one_that_is_dropped_ends(self) -> None:
+        """Its thread too, once what was asked is answered."""
+
+        def threads() -> list[threading.Thread]:
+            return [t for t in threading.enumerate() if t.name == "moeflux"]
+
+        async def run(model: moeflux.Model) -> None:
+            served = moeflux.AsyncModel(model)
+            stream = await served.stream(ONCE, max_tokens=20, **GREEDY)
+            (thread,) = threads()
+            del served
+            gc.collect()
+            self.assertEqual((await stream.finish()).finish_reason, "length")
+            thread.join(20)
+            self.assertEqual(threads(), [])
 
         with open_model(n_sessions=4) as model:
             asyncio.run(run(model))

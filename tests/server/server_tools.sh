@@ -82,6 +82,14 @@ post /apply-template '{"messages":[{"role":"system","content":"S"},{"role":"user
 expect_status 200
 expect_body 'a\n\nb'
 expect_body 'c*<system-reminder>\nd\n</system-reminder>\n\ne'
+# two of one name could not be told apart
+noon='{"type":"function","function":{"name":"noon"}}'
+expect_refused /v1/chat/completions "{\"messages\":$messages,\"tools\":[$noon,{\"type\":\"function\",\"function\":{\"name\":\"dusk\"}},$noon]}" 400 'tools[2]'
+expect_body "another tool is called 'noon'"
+expect_refused /v1/responses '{"input":"a","tools":[{"type":"function","name":"noon"},{"type":"custom","name":"noon"}]}' 400 'tools[1]'
+post /v1/messages '{"max_tokens":1,"messages":[{"role":"user","content":"a"}],"tools":[{"name":"noon","input_schema":{}},{"name":"noon","input_schema":{}}]}'
+expect_status 400
+expect_body "another tool is called 'noon'"
 # one that refuses, whatever is said how
 echo '{{ raise_exception("no tools " ~ messages[0].role) if tools else "" }}' >"$scratch/calls/chat_template.jinja"
 stop_server

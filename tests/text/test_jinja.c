@@ -203,7 +203,8 @@ static void check_long_texts(void)
         "a[999990:]",     "'b' in a",        "a.strip('a')",
         "a.rstrip('xa')", "a.startswith(b)", "a.endswith((b,))",
         "a is upper",     "a.isalpha()",     "a.find('b')",
-        "z|int",          "z|float",         "a.removeprefix(b)"};
+        "z|int",          "z|float",         "a.removeprefix(b)",
+        "a|wordcount",    "a.istitle()"};
     for (size_t i = 0; i < sizeof expressions / sizeof *expressions; i++) {
         char text[400];
         mf_allocator a = mf_allocator_default();

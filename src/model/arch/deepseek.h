@@ -18,6 +18,10 @@ typedef struct mf_deepseek_rules {
 
 /* Heads and ranks of latent attention, in all layers. */
 mf_status mf_deepseek_attention(const mf_source *source, mf_hparams *h, mf_error *error);
+/* The first first_k_dense_replace layers are dense (n_dense_usual where that is absent), and of the
+ * others all but every moe_layer_freq-th; or those that mlp_layer_types names. */
+mf_status mf_deepseek_layers(const mf_source *source, uint32_t n_dense_usual, mf_hparams *h,
+                             mf_error *error);
 /* A layer's latent attention. */
 mf_status mf_deepseek_bind_latent(mf_binder *b, const mf_hparams *h, uint32_t layer,
                                   mf_layer_weights *of, mf_error *error);

@@ -76,10 +76,8 @@ static mf_status take_layer_types(const mf_source *s, mf_hparams *h, mf_error *e
     return MF_OK;
 }
 
-/* The first first_k_dense_replace layers are dense, and of the others all but every
- * moe_layer_freq-th. */
-static mf_status configure_layers(const mf_source *s, uint32_t n_dense_usual, mf_hparams *h,
-                                  mf_error *error)
+mf_status mf_deepseek_layers(const mf_source *s, uint32_t n_dense_usual, mf_hparams *h,
+                             mf_error *error)
 {
     uint32_t n_dense, frequency;
     MF_TRY(mf_hparam_u32_or(s, "first_k_dense_replace", n_dense_usual, (mf_range){0, MF_MAX_LAYERS},
@@ -218,7 +216,7 @@ mf_status mf_deepseek_configure(const mf_source *s, const mf_deepseek_rules *rul
     MF_TRY(mf_deepseek_attention(s, &h, error));
     MF_TRY(configure_rope(s, &h, error));
     MF_TRY(configure_experts(s, &h, error));
-    MF_TRY(configure_layers(s, rules->n_dense_usual, &h, error));
+    MF_TRY(mf_deepseek_layers(s, rules->n_dense_usual, &h, error));
     if (rules->is_noaux)
         MF_TRY(configure_noaux(s, &h, error));
     else

@@ -36,7 +36,7 @@ static mf_status configure(const mf_source *s, mf_hparams *out, mf_error *error)
     MF_TRY(mf_hparam_bool_or(s, "attention_bias", true, &h.has_qkv_bias, error));
     h.has_o_bias = h.has_qkv_bias;
     h.has_sinks = true;
-    MF_TRY(mf_grouped_windows(s, is_even, 0, &h, error));
+    MF_TRY(mf_grouped_windows(s, 128, is_even, 0, &h, error));
     MF_TRY(configure_experts(s, &h, error));
     *out = h;
     return MF_OK;

@@ -147,11 +147,21 @@ mf_status mf_grouped_groups(const mf_source *s, mf_hparams *h, mf_error *error)
     return MF_OK;
 }
 
-mf_status mf_grouped_windows(const mf_source *s, mf_is_windowed_fn is_windowed, uint32_t parameter,
-                             mf_hparams *h, mf_error *error)
+/* null is no window; a field that is left out has a meaning of each family's own. */
+static mf_status read_window(const mf_source *s, uint32_t fallback, uint32_t *out, mf_error *error)
+{
+    static const char field[] = "sliding_window";
+    mf_hparam_value v;
+    s->ops->hparam(s, field, MF_HPARAM_WHOLE, &v);
+    return mf_hparam_u32_or(s, field, v.is_null ? 0 : fallback, (mf_range){1, 1u << 28}, out,
+                            error);
+}
+
+mf_status mf_grouped_windows(const mf_source *s, uint32_t fallback, mf_is_windowed_fn is_windowed,
+                             uint32_t parameter, mf_hparams *h, mf_error *error)
 {
     uint32_t window, n_types;
-    MF_TRY(mf_hparam_u32_or(s, "sliding_window", 0, (mf_range){1, 1u << 28}, &window, error));
+    MF_TRY(read_window(s, fallback, &window, error));
     MF_TRY(mf_hparam_list(s, "layer_types", &n_types, error));
     if (n_types != MF_HPARAM_WHOLE && n_types != h->n_layers)
         return mf_fail(error, MF_ERR_FORMAT,

@@ -33,11 +33,12 @@ mf_status mf_grouped_number_layers(const mf_source *source, mf_hparams *h, const
 /* n_group and topk_group of a router whose experts are known. */
 mf_status mf_grouped_groups(const mf_source *source, mf_hparams *h, mf_error *error);
 
-/* Layers attend to `sliding_window` positions where layer_types says sliding_attention; without
- * layer_types those that `is_windowed` says. */
+/* Layers attend to `sliding_window` positions (`fallback` where the config leaves it out; 0: all)
+ * where layer_types says sliding_attention; without layer_types those that `is_windowed` says. */
 typedef bool (*mf_is_windowed_fn)(uint32_t layer, uint32_t parameter);
-mf_status mf_grouped_windows(const mf_source *source, mf_is_windowed_fn is_windowed,
-                             uint32_t parameter, mf_hparams *h, mf_error *error);
+mf_status mf_grouped_windows(const mf_source *source, uint32_t fallback,
+                             mf_is_windowed_fn is_windowed, uint32_t parameter, mf_hparams *h,
+                             mf_error *error);
 
 mf_status mf_grouped_bind(mf_binder *binder, const mf_hparams *h, mf_model_weights *out,
                           mf_error *error);

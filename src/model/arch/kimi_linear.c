@@ -29,8 +29,28 @@ static mf_status read_layers(const mf_source *s, const char *name, mf_layer_kind
     return MF_OK;
 }
 
+/* As transformers 5 writes it, which keeps the published lists beside it where it read them. */
+static mf_status take_types(const mf_source *s, uint32_t n_types, mf_hparams *h, mf_error *error)
+{
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        const char *type = i < n_types ? mf_hparam_element(s, "layer_types", i) : NULL;
+        const bool is_linear = type != NULL && strcmp(type, "linear_attention") == 0;
+        if (!is_linear && (type == NULL || strcmp(type, "full_attention") != 0))
+            return mf_fail(error, MF_ERR_UNSUPPORTED,
+                           "%s: field layer_types[%u] is %.64s; supported are full_attention and "
+                           "linear_attention",
+                           s->hparam_path, i, type == NULL ? "missing" : type);
+        h->layer_kind[i] = is_linear ? MF_LAYER_KEYED : MF_LAYER_LATENT;
+    }
+    return MF_OK;
+}
+
 static mf_status configure_kinds(const mf_source *s, mf_hparams *h, mf_error *error)
 {
+    uint32_t n_types;
+    MF_TRY(mf_hparam_list(s, "layer_types", &n_types, error));
+    if (n_types != MF_HPARAM_WHOLE)
+        return take_types(s, n_types, h, error);
     memset(h->layer_kind, 0, sizeof h->layer_kind);
     MF_TRY(read_layers(s, LINEAR "kda_layers", MF_LAYER_KEYED, h, error));
     MF_TRY(read_layers(s, LINEAR "full_attn_layers", MF_LAYER_LATENT, h, error));
@@ -45,10 +65,13 @@ static mf_status configure_kinds(const mf_source *s, mf_hparams *h, mf_error *er
 
 static mf_status configure_linear(const mf_source *s, mf_hparams *h, mf_error *error)
 {
-    MF_TRY(mf_hparam_u32(s, LINEAR "num_heads", (mf_range){1, 4096}, &h->n_v_heads, error));
-    MF_TRY(mf_hparam_u32(s, LINEAR "head_dim", (mf_range){1, 1024}, &h->key_dim, error));
-    MF_TRY(mf_hparam_u32_or(s, LINEAR "short_conv_kernel_size", 4, (mf_range){2, 16},
-                            &h->conv_width, error));
+    const char *n_heads = mf_hparam_either(s, LINEAR "num_heads", "linear_num_heads");
+    const char *head_dim = mf_hparam_either(s, LINEAR "head_dim", "linear_head_dim");
+    const char *width =
+        mf_hparam_either(s, LINEAR "short_conv_kernel_size", "linear_conv_kernel_dim");
+    MF_TRY(mf_hparam_u32(s, n_heads, (mf_range){1, 4096}, &h->n_v_heads, error));
+    MF_TRY(mf_hparam_u32(s, head_dim, (mf_range){1, 1024}, &h->key_dim, error));
+    MF_TRY(mf_hparam_u32_or(s, width, 4, (mf_range){2, 16}, &h->conv_width, error));
     h->n_k_heads = h->n_v_heads;
     h->value_dim = h->key_dim;
     return configure_kinds(s, h, error);
@@ -69,7 +92,7 @@ static mf_status configure_latent(const mf_source *s, mf_hparams *h, mf_error *e
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     const mf_range groups = {1, MF_MAX_GROUPS};
-    uint32_t n_shared, n_dense;
+    uint32_t n_shared;
     double scale;
     MF_TRY(mf_hparam_u32(s, "num_experts", (mf_range){1, 65535}, &h->n_experts, error));
     MF_TRY(mf_hparam_u32(s, "num_experts_per_token", (mf_range){1, h->n_experts},
@@ -92,14 +115,7 @@ static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *
                               "taken",
                               r->n_groups, r->k_groups, h->n_experts, h->n_experts_per_token);
     h->shared_hidden = n_shared * h->expert_hidden;
-    MF_TRY(mf_hparam_u32_or(s, "first_k_dense_replace", 1, (mf_range){0, h->n_layers - 1}, &n_dense,
-                            error));
-    for (uint32_t i = 0; i < h->n_layers; i++)
-        h->is_dense[i] = i < n_dense;
-    mf_number_moe_layers(h);
-    return n_dense == 0 ? MF_OK
-                        : mf_hparam_u32(s, "intermediate_size", (mf_range){1, MF_MAX_DIM},
-                                        &h->dense_hidden, error);
+    return mf_deepseek_layers(s, 1, h, error);
 }
 
 static mf_status configure(const mf_source *s, mf_hparams *out, mf_error *error)

@@ -48,15 +48,27 @@ static mf_status configure_growth(const mf_source *s, mf_hparams *h, mf_error *e
     return MF_OK;
 }
 
-static mf_status configure_mistral(const mf_source *s, mf_hparams *out, mf_error *error)
+static mf_status configure_mistral_by(const mf_source *s, uint32_t window, mf_hparams *out,
+                                      mf_error *error)
 {
     mf_hparams h = {0};
     MF_TRY(configure_attention(s, 1e4, &h, error));
     MF_TRY(configure_growth(s, &h, error));
-    MF_TRY(mf_grouped_windows(s, is_any, 0, &h, error));
+    MF_TRY(mf_grouped_windows(s, window, is_any, 0, &h, error));
     MF_TRY(mf_grouped_dense(s, &h, error));
     *out = h;
     return MF_OK;
+}
+
+static mf_status configure_mistral(const mf_source *s, mf_hparams *out, mf_error *error)
+{
+    return configure_mistral_by(s, 4096, out, error);
+}
+
+/* The window that the first Mistral has by default went with the second. */
+static mf_status configure_mistral3(const mf_source *s, mf_hparams *out, mf_error *error)
+{
+    return configure_mistral_by(s, 0, out, error);
 }
 
 static mf_status configure_mixtral(const mf_source *s, mf_hparams *out, mf_error *error)
@@ -64,7 +76,7 @@ static mf_status configure_mixtral(const mf_source *s, mf_hparams *out, mf_error
     const mf_grouped_names names = {"num_local_experts", "intermediate_size", NULL};
     mf_hparams h = {0};
     MF_TRY(configure_attention(s, 1e6, &h, error));
-    MF_TRY(mf_grouped_windows(s, is_any, 0, &h, error));
+    MF_TRY(mf_grouped_windows(s, 0, is_any, 0, &h, error));
     MF_TRY(mf_grouped_experts(s, &names, &h, error));
     h.router.normalise = true;
     mf_number_moe_layers(&h);
@@ -81,7 +93,7 @@ const mf_family mf_family_mistral = {
 /* Mistral-Small-3.1 and later and Ministral 3, which see: the text tower. */
 const mf_family mf_family_mistral3 = {.name = "mistral3",
                                       .text_name = "ministral3",
-                                      .configure = configure_mistral,
+                                      .configure = configure_mistral3,
                                       .bind = mf_grouped_bind};
 
 const mf_family mf_family_mixtral = {

@@ -24,19 +24,31 @@ static bool is_from(uint32_t layer, uint32_t first)
     return layer >= first;
 }
 
-/* use_sliding_window: the layers from max_window_layers on, or those that layer_types names; of
- * Qwen3 with experts all. No published model has it on. */
-static mf_status configure_windows(const mf_source *s, bool are_all, mf_hparams *h, mf_error *error)
+/* Of Qwen2 with experts, whose code takes max_window_layers for the end. */
+static bool is_even_below(uint32_t layer, uint32_t end)
+{
+    return layer % 2 == 0 && layer < end;
+}
+
+static bool is_any(uint32_t layer, uint32_t unused)
+{
+    (void)layer;
+    (void)unused;
+    return true;
+}
+
+/* use_sliding_window: the layers that layer_types names; without it `is_windowed` says, by
+ * max_window_layers. No published model has it on. */
+static mf_status configure_windows(const mf_source *s, mf_is_windowed_fn is_windowed, mf_hparams *h,
+                                   mf_error *error)
 {
     bool is_used;
-    uint32_t first = 0;
+    uint32_t bound;
     MF_TRY(mf_hparam_bool_or(s, "use_sliding_window", false, &is_used, error));
     if (!is_used)
         return MF_OK;
-    if (!are_all)
-        MF_TRY(
-            mf_hparam_u32_or(s, "max_window_layers", 28, (mf_range){0, MF_MAX_DIM}, &first, error));
-    return mf_grouped_windows(s, is_from, first, h, error);
+    MF_TRY(mf_hparam_u32_or(s, "max_window_layers", 28, (mf_range){0, MF_MAX_DIM}, &bound, error));
+    return mf_grouped_windows(s, 4096, is_windowed, bound, h, error);
 }
 
 static mf_status configure_dense(const mf_source *s, bool is_qwen3, mf_hparams *out,
@@ -44,7 +56,7 @@ static mf_status configure_dense(const mf_source *s, bool is_qwen3, mf_hparams *
 {
     mf_hparams h = {0};
     MF_TRY(configure_attention(s, is_qwen3, &h, error));
-    MF_TRY(configure_windows(s, false, &h, error));
+    MF_TRY(configure_windows(s, is_from, &h, error));
     MF_TRY(mf_grouped_dense(s, &h, error));
     *out = h;
     return MF_OK;
@@ -54,12 +66,8 @@ static mf_status configure_dense(const mf_source *s, bool is_qwen3, mf_hparams *
 static mf_status configure_experts(const mf_source *s, bool normalises, mf_hparams *h,
                                    mf_error *error)
 {
-    mf_grouped_names names = {"num_experts", "moe_intermediate_size", NULL};
-    mf_hparam_value count, local;
-    s->ops->hparam(s, names.n_experts, MF_HPARAM_WHOLE, &count);
-    s->ops->hparam(s, "num_local_experts", MF_HPARAM_WHOLE, &local);
-    if (count.kind == MF_HPARAM_ABSENT && local.kind != MF_HPARAM_ABSENT)
-        names.n_experts = "num_local_experts";
+    const mf_grouped_names names = {mf_hparam_either(s, "num_experts", "num_local_experts"),
+                                    "moe_intermediate_size", NULL};
     MF_TRY(mf_grouped_experts(s, &names, h, error));
     MF_TRY(mf_grouped_sparse_steps(s, h, error));
     return mf_hparam_bool_or(s, "norm_topk_prob", normalises, &h->router.normalise, error);
@@ -79,7 +87,7 @@ static mf_status configure_qwen2_moe(const mf_source *s, mf_hparams *out, mf_err
 {
     mf_hparams h = {0};
     MF_TRY(configure_attention(s, false, &h, error));
-    MF_TRY(configure_windows(s, false, &h, error));
+    MF_TRY(configure_windows(s, is_even_below, &h, error));
     MF_TRY(configure_experts(s, false, &h, error));
     MF_TRY(mf_hparam_u32(s, "shared_expert_intermediate_size", (mf_range){1, MF_MAX_DIM},
                          &h.shared_hidden, error));
@@ -93,7 +101,7 @@ static mf_status configure_qwen3_experts(const mf_source *s, bool normalises, mf
 {
     mf_hparams h = {0};
     MF_TRY(configure_attention(s, true, &h, error));
-    MF_TRY(configure_windows(s, true, &h, error));
+    MF_TRY(configure_windows(s, is_any, &h, error));
     MF_TRY(configure_experts(s, normalises, &h, error));
     *out = h;
     return MF_OK;

@@ -194,7 +194,7 @@ static bool is_title(const mf_jstr *s)
     bool follows_cased = false, is_cased = false;
     for (size_t at = 0; at < s->n_bytes;) {
         uint32_t c = mf_j_next_char(s, &at);
-        bool is_lower = mf_j_is_lower(c), is_upper = mf_j_is_cased(c) && !is_lower;
+        bool is_lower = mf_j_is_lower(c), is_upper = !is_lower && mf_j_is_cased(c);
         if ((is_upper && follows_cased) || (is_lower && !follows_cased))
             return false;
         follows_cased = is_lower || is_upper;
@@ -229,7 +229,8 @@ static mf_jval method_is(mf_jrun *j, const mf_jcall *call)
     static const mf_jstr lower = {.text = "lower", .n_bytes = 5};
     const mf_jarguments none = {.plain = mf_j_list(j, MF_J_PLAIN)};
     const mf_jstr *s = self_string(call);
-    mf_j_spend(j, MF_J_LOOKED_UP(s->n_bytes));
+    if (!mf_j_spend(j, MF_J_LOOKED_UP(s->n_bytes) * (call->variant == 'T' ? 3 : 1)))
+        return mf_j_bool(false);
     if (call->variant == 'U' || call->variant == 'L')
         return mf_j_bool(
             mf_j_apply_test(j, call->variant == 'U' ? &upper : &lower, call->self, &none));

@@ -145,8 +145,8 @@ static mf_jval filter_wordcount(mf_jrun *j, const mf_jcall *call)
     const mf_jstr *s = text_of(j, call->self);
     int64_t n = 0;
     bool is_inside = false;
-    mf_j_spend(j, MF_J_WALKED(s->n_bytes));
-    for (size_t at = 0; at < s->n_bytes;) {
+    mf_j_spend(j, MF_J_LOOKED_UP(s->n_bytes));
+    for (size_t at = 0; at < s->n_bytes && mf_j_ok(j);) {
         uint32_t c = mf_j_next_char(s, &at);
         bool is_word = c == '_' || mf_j_is_alpha(c) || mf_j_is_numeric(c);
         n += is_word && !is_inside;
@@ -217,24 +217,53 @@ static mf_jval filter_format(mf_jrun *j, const mf_jcall *call)
     return mf_j_percent(j, text_of(j, call->self), values);
 }
 
-static mf_jval filter_urlencode(mf_jrun *j, const mf_jcall *call)
+/* in_query: for a form, where blanks are plus signs and slashes are nothing special. */
+static void put_quoted(mf_jtext *text, const mf_jstr *s, bool in_query)
 {
-    const mf_jstr *s = text_of(j, call->self);
-    mf_jtext text = {.run = j};
     char escaped[4];
-    if (call->self.kind == MF_J_LIST || call->self.kind == MF_J_DICT)
-        return mf_j_truth(call->self) ? mf_j_fail_type(j, "urlencode", call->self)
-                                      : mf_j_take_text(&text);
-    for (size_t i = 0; i < s->n_bytes && mf_j_ok(j); i++) {
+    for (size_t i = 0; i < s->n_bytes && mf_j_ok(text->run); i++) {
         unsigned char c = (unsigned char)s->text[i];
         bool is_plain = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
         snprintf(escaped, sizeof escaped, "%%%02X", c);
-        if ((is_plain && c < 0x80) || (c != '\0' && strchr("_.-~/", c) != NULL))
-            mf_j_put_bytes(&text, s->text + i, 1);
+        if ((is_plain && c < 0x80) || (c != '\0' && strchr(in_query ? "_.-~" : "_.-~/", c) != NULL))
+            mf_j_put_bytes(text, s->text + i, 1);
         else
-            mf_j_put_c(&text, escaped);
+            mf_j_put_c(text, in_query && c == ' ' ? "+" : escaped);
     }
-    return mf_j_derived(&text, s);
+}
+
+static void put_query(mf_jrun *j, mf_jtext *text, mf_jval key, mf_jval value)
+{
+    if (text->n_bytes > 0)
+        mf_j_put_c(text, "&");
+    put_quoted(text, text_of(j, key), true);
+    mf_j_put_c(text, "=");
+    put_quoted(text, text_of(j, value), true);
+}
+
+/* A dictionary, or pairs, are a query: key=value&key=value. */
+static mf_jval filter_urlencode(mf_jrun *j, const mf_jcall *call)
+{
+    mf_jtext text = {.run = j};
+    if (call->self.kind == MF_J_DICT) {
+        const mf_jdict *dict = call->self.as.dict;
+        for (size_t i = 0; i < dict->n_entries && mf_j_ok(j); i++)
+            put_query(j, &text, dict->entries[i].key, dict->entries[i].value);
+        return mf_j_take_text(&text);
+    }
+    if (call->self.kind != MF_J_LIST) {
+        const mf_jstr *s = text_of(j, call->self);
+        put_quoted(&text, s, false);
+        return mf_j_derived(&text, s);
+    }
+    const mf_jlist *items = mf_j_items(j, call->self);
+    for (size_t i = 0; i < items->n_items && mf_j_ok(j); i++) {
+        const mf_jval pair = items->items[i];
+        if (pair.kind != MF_J_LIST || pair.as.list->n_items != 2)
+            return mf_j_fail_type(j, "urlencode", call->self);
+        put_query(j, &text, pair.as.list->items[0], pair.as.list->items[1]);
+    }
+    return mf_j_take_text(&text);
 }
 
 /* ------------------------------------------------------------------------------------ tojson -- */
