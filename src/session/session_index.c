@@ -11,6 +11,8 @@
 #include "session/session.h"
 #include "state/prefix_index.h"
 
+#include <string.h>
+
 typedef struct record {
     mf_session *session; /* NULL: free */
     bool is_changed;
@@ -168,6 +170,18 @@ static mf_session *search(mf_engine *e, const int32_t *tokens, size_t n_tokens, 
     return m.value;
 }
 
+/* The tree has one of those that hold the same tokens. */
+static mf_session *find_with_logits(mf_engine *e, const mf_session *except, const int32_t *tokens,
+                                    size_t n_tokens)
+{
+    for (mf_session *s = mf_engine_next_session(e, NULL); s != NULL;
+         s = mf_engine_next_session(e, s))
+        if (s != except && s->position >= n_tokens && mf_session_has_logits_at(s, n_tokens) &&
+            memcmp(s->tokens, tokens, n_tokens * sizeof *tokens) == 0)
+            return s;
+    return NULL;
+}
+
 mf_session *mf_session_index_find(mf_engine *engine, const mf_session *except,
                                   const int32_t *tokens, size_t n_tokens, uint64_t *position)
 {
@@ -187,7 +201,9 @@ mf_session *mf_session_index_find(mf_engine *engine, const mf_session *except,
         own->is_changed = true;
     }
     mf_session *found = search(engine, tokens, n_tokens, position);
-    if (found != NULL && *position == n_tokens && !mf_session_has_logits_at(found, *position))
-        found = search(engine, tokens, n_tokens - 1, position);
+    if (found != NULL && *position == n_tokens && !mf_session_has_logits_at(found, *position)) {
+        mf_session *other = find_with_logits(engine, except, tokens, n_tokens);
+        found = other != NULL ? other : search(engine, tokens, n_tokens - 1, position);
+    }
     return *position != 0 ? found : NULL;
 }

@@ -336,6 +336,29 @@ static void check_store_without_logits(const golden_case *c, const golden *g, bo
     mf_store_close(&store);
 }
 
+/* Of two sessions that hold the tokens the one that has logits, too, whichever came first. */
+static void check_logits_of_another(const golden_case *c, const golden *g, bool is_recurrent)
+{
+    mf_error error = {0};
+    for (int first = 0; first < 2; first++) {
+        mf_engine *e = open_engine(c);
+        mf_session *without = first == 0 ? session_without_logits(e, g, is_recurrent) : NULL;
+        mf_session *with = new_session(e), *third;
+        mf_sync_result r = {0};
+        REQUIRE_OK(mf_session_eval(with, g->tokens, 32, &error), &error);
+        if (without == NULL)
+            without = session_without_logits(e, g, is_recurrent);
+        third = new_session(e);
+        REQUIRE_OK(mf_session_reuse(third, g->tokens, 32, &r, &error), &error);
+        CHECK_REUSE(r, MF_SYNC_SESSION, 32);
+        CHECK(mf_session_logits(third) != NULL);
+        mf_session_free(&third);
+        mf_session_free(&with);
+        mf_session_free(&without);
+        mf_engine_close(&e);
+    }
+}
+
 /* Another sound entry under an entry's name, put there after the directory was looked through. */
 static void check_exchanged_entry(const golden_case *c, const golden *g)
 {
@@ -717,6 +740,7 @@ int main(void)
         check_index(c, &g, i < 2);
         check_store(c, &g, i < 2);
         check_store_without_logits(c, &g, i < 2);
+        check_logits_of_another(c, &g, i < 2);
         check_exchanged_entry(c, &g);
         check_diverging(c, &g, i < 2);
         check_locked(c, &g);
