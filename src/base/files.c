@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors above the standard ones, writes without signals. */
+/* Descriptors above the standard ones, temporary files that are locked, writes without signals. */
 #include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +19,23 @@ int mf_open_apart(int dir_fd, const char *name, int flags, unsigned mode)
     close(fd);
     errno = failure;
     return apart;
+}
+
+/* Whether the name still means the open file: nobody cleared it away before it was locked. */
+static bool is_still(int dir_fd, const char *name, int fd)
+{
+    struct stat by_name, by_fd;
+    return fstatat(dir_fd, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &by_fd) == 0 &&
+           by_name.st_ino == by_fd.st_ino && by_name.st_dev == by_fd.st_dev;
+}
+
+bool mf_claim_made(int dir_fd, const char *name, int fd)
+{
+    int failure;
+    do {
+        failure = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    } while (failure == EINTR);
+    return failure != EWOULDBLOCK && is_still(dir_fd, name, fd);
 }
 
 static const int guarded[] = {SIGXFSZ, SIGPIPE};

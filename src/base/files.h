@@ -11,6 +11,11 @@
  * end up in a file of ours. -1 with errno. */
 int mf_open_apart(int dir_fd, const char *name, int flags, unsigned mode);
 
+/* Locks a temporary file that was just made, for as long as fd is open: whoever clears away what
+ * killed processes left takes files for theirs that have no lock. False: somebody took this one for
+ * that, and another is to be made. Where there are no locks, nobody does. */
+bool mf_claim_made(int dir_fd, const char *name, int fd);
+
 /* Between begin and end a write beyond the limit on file sizes (SIGXFSZ) or into a pipe that nobody
  * reads (SIGPIPE) fails, and sends the calling thread no signal. end leaves errno as it is. */
 typedef struct mf_write_guard {

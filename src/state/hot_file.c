@@ -74,16 +74,12 @@ static void remove_stale(int dir_fd)
     closedir(dir);
 }
 
-/* One that a start has just got the lock of is about to be removed: another is made. */
+/* Locked; one that a start took for stale is made again. */
 static int make_temporary(int dir_fd, const char *name)
 {
-    struct stat st;
     for (;;) {
         const int fd = mf_open_apart(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-        if (fd < 0)
-            return fd;
-        const bool is_taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-        if (!is_taken && fstat(fd, &st) == 0 && st.st_nlink > 0)
+        if (fd < 0 || mf_claim_made(dir_fd, name, fd))
             return fd;
         (void)unlinkat(dir_fd, name, 0);
         close(fd);

@@ -343,14 +343,6 @@ mf_status mf_store_make_room(mf_store *s, uint64_t n_bytes, mf_error *error)
     return MF_OK;
 }
 
-/* True if the name still means the open file: nobody cleared it away before it was locked. */
-static bool is_still(const mf_store *s, const char *name, int fd)
-{
-    struct stat by_name, by_fd;
-    return fstatat(s->dir_fd, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &by_fd) == 0 &&
-           by_name.st_ino == by_fd.st_ino && by_name.st_dev == by_fd.st_dev;
-}
-
 /* All of the space at once: a full disk is found before anything is written. */
 static mf_status take_space(const mf_store *s, int fd, uint64_t n_bytes, mf_error *error)
 {
@@ -365,17 +357,6 @@ static mf_status take_space(const mf_store *s, int fd, uint64_t n_bytes, mf_erro
                              (unsigned long long)n_bytes);
 }
 
-/* A lock that another process has just got was meant to clear the file away: another is made. Where
- * there are no locks, nobody takes the file for stale either. */
-static bool lock_tmp(int fd)
-{
-    int failure;
-    do {
-        failure = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-    } while (failure == EINTR);
-    return failure != EWOULDBLOCK;
-}
-
 mf_status mf_store_tmp_create(mf_store *s, const char *name, uint64_t n_bytes,
                               char tmp[MF_STORE_TMP_CHARS], int *fd, mf_error *error)
 {
@@ -387,7 +368,7 @@ mf_status mf_store_tmp_create(mf_store *s, const char *name, uint64_t n_bytes,
         made = mf_open_apart(s->dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL, 0600);
         if (made < 0 && errno != EEXIST)
             return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", s->dir, tmp);
-        is_ours = made >= 0 && lock_tmp(made) && is_still(s, tmp, made);
+        is_ours = made >= 0 && mf_claim_made(s->dir_fd, tmp, made);
     }
     mf_status status = take_space(s, made, n_bytes, error);
     if (status != MF_OK) {
