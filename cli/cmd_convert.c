@@ -485,7 +485,7 @@ static int look_first(const convert_args *a)
     mf_error error = {0};
     if ((a->check == NULL && a->calibration == NULL) || a->out == NULL || dry.is_dry_run)
         return MF_EXIT_OK;
-    dry.is_dry_run = true;
+    dry.is_dry_run = dry.dry_run_wants_room = true;
     const mf_status status = mf_convert(a->model, a->out, &dry, &planned, &error);
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }

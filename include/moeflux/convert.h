@@ -73,6 +73,8 @@ typedef struct mf_convert_options {
     /* May be NULL. */
     mf_convert_progress_fn on_progress;
     void *user;
+    /* Of a dry run: too little room on a drive is an error, too, as it is of the conversion. */
+    uint32_t dry_run_wants_room;
 } mf_convert_options;
 
 MF_API void mf_convert_options_init(mf_convert_options *options, size_t struct_bytes);

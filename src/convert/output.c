@@ -130,11 +130,12 @@ static size_t trimmed(const char *path, size_t n)
     return n;
 }
 
-/* How much of a directory's path names the one that it would be in; 0: none, where we are. */
-static size_t parent_chars(const mf_output_dir *d)
+/* How much of a directory's path, of n characters, names the one that it would be in; 0: none,
+ * where we are. */
+static size_t parent_chars(const char *path, size_t n)
 {
-    size_t n = trimmed(d->path, strlen(d->path));
-    while (n > 0 && d->path[n - 1] != '/')
+    n = trimmed(path, n);
+    while (n > 0 && path[n - 1] != '/')
         n--;
     return n;
 }
@@ -143,7 +144,7 @@ static size_t parent_chars(const mf_output_dir *d)
 static mf_status check_makeable(const mf_output_dir *d, mf_error *error)
 {
     char parent[MF_MAX_PATH + 1];
-    snprintf(parent, sizeof parent, "%.*s.", (int)parent_chars(d), d->path);
+    snprintf(parent, sizeof parent, "%.*s.", (int)parent_chars(d->path, strlen(d->path)), d->path);
     if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0)
         return MF_OK;
     return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
@@ -153,7 +154,7 @@ static mf_status check_makeable(const mf_output_dir *d, mf_error *error)
 /* Whether it would be in one that is made before it. */
 static bool is_in_earlier(const mf_conversion *c, const mf_output_dir *d)
 {
-    const size_t n = trimmed(d->path, parent_chars(d));
+    const size_t n = trimmed(d->path, parent_chars(d->path, strlen(d->path)));
     for (const mf_output_dir *before = c->dirs; before < d; before++)
         if (n != 0 && trimmed(before->path, strlen(before->path)) == n &&
             memcmp(before->path, d->path, n) == 0)
@@ -342,22 +343,39 @@ static uint64_t missing_bytes(const mf_conversion *c, uint32_t dir)
     return n_bytes;
 }
 
+/* The drive of a directory, or, where it is not there yet, of the nearest above it that is. */
+static bool look_at_drive(const mf_output_dir *d, struct stat *st, struct statvfs *fs)
+{
+    char path[MF_MAX_PATH + 1];
+    size_t n = strlen(d->path);
+    if (d->fd >= 0)
+        return fstat(d->fd, st) == 0 && fstatvfs(d->fd, fs) == 0;
+    do {
+        n = parent_chars(d->path, n);
+        snprintf(path, sizeof path, "%.*s.", (int)n, d->path);
+        if (stat(path, st) == 0)
+            return statvfs(path, fs) == 0;
+    } while (errno == ENOENT && n > 1);
+    return false;
+}
+
 /* Directories on one drive share its room. */
 mf_status mf_output_check_space(mf_conversion *c, mf_error *error)
 {
     struct stat st[MF_CONVERT_MAX_DRIVES];
-    for (uint32_t i = 0; i < c->n_dirs; i++) {
-        struct statvfs fs;
-        if (fstat(c->dirs[i].fd, &st[i]) != 0 || fstatvfs(c->dirs[i].fd, &fs) != 0)
+    struct statvfs fs[MF_CONVERT_MAX_DRIVES];
+    for (uint32_t i = 0; i < c->n_dirs; i++)
+        if (!look_at_drive(&c->dirs[i], &st[i], &fs[i]))
             return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be looked at", c->dirs[i].path);
+    for (uint32_t i = 0; i < c->n_dirs; i++) {
         uint64_t wanted = SPARE_BYTES;
         bool is_counted = false;
         for (uint32_t j = 0; j < c->n_dirs && !is_counted; j++) {
             is_counted = j < i && st[j].st_dev == st[i].st_dev;
-            if (j >= i && fstat(c->dirs[j].fd, &st[j]) == 0 && st[j].st_dev == st[i].st_dev)
+            if (j >= i && st[j].st_dev == st[i].st_dev)
                 wanted += missing_bytes(c, j);
         }
-        const uint64_t there = (uint64_t)fs.f_bavail * fs.f_frsize;
+        const uint64_t there = (uint64_t)fs[i].f_bavail * fs[i].f_frsize;
         if (!is_counted && wanted > there)
             return mf_fail_os(error, MF_ERR_IO, ENOSPC,
                               "%s: %llu MiB are needed there and %llu MiB are free",
@@ -365,6 +383,15 @@ mf_status mf_output_check_space(mf_conversion *c, mf_error *error)
                               (unsigned long long)(there >> 20));
     }
     return MF_OK;
+}
+
+mf_status mf_output_foresee_space(mf_conversion *c, mf_error *error)
+{
+    for (uint32_t i = 0; i < c->n_dirs; i++) /* not there: it has nothing yet */
+        c->dirs[i].fd = mf_open_apart(AT_FDCWD, c->dirs[i].path, O_RDONLY | O_DIRECTORY, 0);
+    const mf_status status = mf_output_check_space(c, error);
+    mf_output_close(c);
+    return status;
 }
 
 /* -------------------------------------------------------------------------------- files -- */

@@ -299,6 +299,14 @@ if [ "$(id -u)" = 0 ] && mkdir "$scratch/drive" && mount -t tmpfs -o size=400m n
     expect_code 0
     expect_true [ "$(json "$out" n_layers_kept)" -eq 15 ]
     expect_true diff -r "$scratch/whole" "$scratch/drive/out"
+    # too little is known before a text is read; --dry-run alone says what it comes to
+    run convert "$model" "$scratch/drive/new" --bits 8 --calibrate "$scratch/nothing"
+    expect_error "$scratch/drive/new: * MiB are needed there and * MiB are free: No space left on device"
+    run convert "$model" "$scratch/drive/out2/" --split "$scratch/drive/out2/in" --check "$scratch/nothing"
+    expect_error "$scratch/drive/out2/: * MiB are needed there and * MiB are free: No space left on device"
+    run convert "$model" "$scratch/drive/new" --bits 8 --dry-run
+    expect_code 0
+    expect_true [ "$(ls "$scratch/drive")" = out ]
     umount "$scratch/drive" || umount -l "$scratch/drive"
 fi
 finish
