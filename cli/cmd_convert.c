@@ -124,22 +124,6 @@ static int take_drive(convert_args *a, const mf_cli_parser *parser, const char *
     return MF_EXIT_OK;
 }
 
-/* "10%" */
-static bool take_share(const char *text, double *out)
-{
-    char digits[16];
-    float percent;
-    const size_t n = strlen(text);
-    if (n < 2 || n > sizeof digits || text[n - 1] != '%')
-        return false;
-    memcpy(digits, text, n - 1);
-    digits[n - 1] = '\0';
-    if (!mf_cli_parse_float(digits, 0, 100, &percent))
-        return false;
-    *out = (double)percent / 100;
-    return true;
-}
-
 static bool take_number(const char **at, uint32_t *out)
 {
     char digits[8];
@@ -201,7 +185,7 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         return take_rules(a, parser, optarg);
     a->has_hot_share |= option == OPT_HOT_SHARE;
     if (option == OPT_HOT_SHARE)
-        return take_share(optarg, &a->options.hot_share)
+        return mf_cli_parse_share(optarg, &a->options.hot_share)
                    ? MF_EXIT_OK
                    : mf_cli_bad_value(parser, "hot-share", optarg, "a share like 10%");
     if (option == OPT_CHECK_TOKENS)

@@ -79,19 +79,45 @@ bool mf_cli_parse_size(const char *text, uint64_t *out)
     return true;
 }
 
-bool mf_cli_parse_float(const char *text, float min, float max, float *out)
+static bool parse_double(const char *text, double *out)
 {
-    /* strtof alone would take blanks, signs, "nan" and hexadecimal */
+    /* strtod alone would take blanks, signs, "nan" and hexadecimal */
     if (!isdigit((unsigned char)*text) && *text != '.')
         return false;
     if (strspn(text, "0123456789.eE+-") != strlen(text))
         return false;
     char *end;
-    errno = 0;
-    float value = strtof(text, &end);
-    if (*end || end == text || !isfinite(value) || value < min || value > max)
+    const double value = strtod(text, &end);
+    if (*end || end == text || !isfinite(value))
         return false;
     *out = value;
+    return true;
+}
+
+bool mf_cli_parse_float(const char *text, float min, float max, float *out)
+{
+    double given;
+    if (!parse_double(text, &given))
+        return false;
+    const float value = (float)given;
+    if (!isfinite(value) || value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool mf_cli_parse_share(const char *text, double *out)
+{
+    char digits[32];
+    double percent;
+    const size_t n = strlen(text);
+    if (n < 2 || n > sizeof digits || text[n - 1] != '%')
+        return false;
+    memcpy(digits, text, n - 1);
+    digits[n - 1] = '\0';
+    if (!parse_double(digits, &percent) || percent > 100)
+        return false;
+    *out = percent / 100;
     return true;
 }
 

@@ -202,11 +202,11 @@ static mf_status find_form(const mf_conversion *c, mf_target_layer *t, uint32_t 
 }
 
 /* Whole experts of the share. 0.29 of 100 is 28.999999999999996 as doubles: what misses a whole
- * number by no more than a float's rounding is that number. */
+ * number by no more than the roundings of a share and of this product is that number. */
 static uint32_t count_hot(const mf_conversion *c)
 {
     const uint32_t n = c->source.h.n_experts;
-    const double share = c->options.hot_share * (double)n * (1 + (double)FLT_EPSILON);
+    const double share = c->options.hot_share * (double)n * (1 + 4 * DBL_EPSILON);
     return share < (double)n ? (uint32_t)share : n;
 }
 

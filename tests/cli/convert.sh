@@ -159,6 +159,7 @@ experts_of() {
 }
 expect_true [ "$(($(experts_of 29%) - $(experts_of 28%)))" -eq "$(($(experts_of 28%) - $(experts_of 27%)))" ]
 expect_true [ "$(experts_of 29.9%)" = "$(experts_of 29%)" ]
+expect_true [ "$(experts_of 29.9999999%)" = "$(experts_of 29%)" ]
 expect_true [ "$(experts_of 100%)" -gt "$(experts_of 99%)" ]
 rm -r "$model"
 run convert "$demo" "$scratch/calibrated" --bits 2 --calibrate "$demo/heldout.txt" --calibrate-tokens 200 --json
