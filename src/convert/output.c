@@ -67,6 +67,20 @@ static mf_status check_empty(const mf_output_dir *d, mf_error *error)
                    name);
 }
 
+/* All was written, and of the marks that go one by one this directory's has gone and the first's
+ * has not: the call was interrupted between them. */
+static bool is_finished(const mf_conversion *c, const mf_output_dir *d)
+{
+    const mf_output_dir *first = &c->dirs[0];
+    struct stat st, linked;
+    char name[32];
+    snprintf(name, sizeof name, "drive_%u", (unsigned)(d - first));
+    return d != first && faccessat(first->fd, MARK, F_OK, 0) == 0 &&
+           faccessat(first->fd, MF_ALIGNED_MANIFEST, F_OK, 0) == 0 &&
+           fstatat(first->fd, name, &linked, 0) == 0 && fstat(d->fd, &st) == 0 &&
+           st.st_dev == linked.st_dev && st.st_ino == linked.st_ino;
+}
+
 static mf_status lock_mark(mf_output_dir *d, mf_error *error)
 {
     if (flock(d->mark_fd, LOCK_EX | LOCK_NB) == 0)
@@ -74,9 +88,11 @@ static mf_status lock_mark(mf_output_dir *d, mf_error *error)
     return mf_fail(error, MF_ERR_ARGUMENT, "%s: another process is writing there", d->path);
 }
 
-static mf_status write_mark(mf_output_dir *d, const char *id, mf_error *error)
+static mf_status write_mark(const mf_conversion *c, mf_output_dir *d, const char *id,
+                            mf_error *error)
 {
-    MF_TRY(check_empty(d, error));
+    if (!is_finished(c, d))
+        MF_TRY(check_empty(d, error));
     d->mark_fd = mf_open_apart(d->fd, MARK, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
     if (d->mark_fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot make the file", d->path, MARK);
@@ -168,7 +184,8 @@ static mf_status check_directory(const mf_conversion *c, const mf_output_dir *d,
         return is_in_earlier(c, d) ? MF_OK : check_makeable(d, error);
     if (faccessat(AT_FDCWD, d->path, W_OK | X_OK, AT_EACCESS) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be written", d->path);
-    return faccessat(d->fd, MARK, F_OK, 0) == 0 ? MF_OK : check_empty(d, error);
+    const bool is_ours = faccessat(d->fd, MARK, F_OK, 0) == 0 || is_finished(c, d);
+    return is_ours ? MF_OK : check_empty(d, error);
 }
 
 mf_status mf_output_check_free(mf_conversion *c, mf_error *error)
@@ -196,7 +213,7 @@ static mf_status open_directory(mf_conversion *c, uint32_t dir, const char *id, 
         return take_mark(d, id, error);
     if (errno != ENOENT)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot open", d->path, MARK);
-    return write_mark(d, id, error);
+    return write_mark(c, d, id, error);
 }
 
 /* drive_N of the model's directory leads to the N-th further one. */

@@ -53,6 +53,21 @@ cp "$out" "$scratch/text"
 run run "$scratch/two" -p "Once upon a time" -n 48 --temp 0 --quiet
 expect_same "$out" "$scratch/text"
 
+# one that ended between the marks, the first's the last: the same command ends it; with another
+# directory than its own it is none of that
+json "$scratch/two/moeflux.json" id | tr -d '"' >"$scratch/two/moeflux.partial"
+mkdir "$scratch/third"
+cp "$scratch/second/layer_00.bin" "$scratch/third"
+run convert "$demo" "$scratch/two" --split "$scratch/third:3" --trace "$scratch/trace"
+expect_error "$scratch/third: is not empty*"
+run convert "$demo" "$scratch/two" --split "$scratch/second:3" --trace "$scratch/trace" --verify --json
+expect_code 0
+expect_true [ "$(json "$out" n_layers_kept)" -eq 8 ]
+expect_true [ ! -e "$scratch/two/moeflux.partial" ]
+expect_true [ ! -e "$scratch/second/moeflux.partial" ]
+run convert "$demo" "$scratch/two" --split "$scratch/second:3" --trace "$scratch/trace"
+expect_error "$scratch/two: holds a converted model already*"
+
 # read back by itself
 run convert --verify "$scratch/m"
 expect_code 0
