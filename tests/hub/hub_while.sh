@@ -34,6 +34,20 @@ if [ -s "$err" ]; then
 fi
 expect_true no_rest
 
+# a GGUF file whose header is longer than what is waited for at first
+mkdir "$scratch/padded"
+pad_gguf "$SOURCE/tests/model/data/gguf_with_text/model.gguf" "$scratch/padded/m-Q4_0.gguf"
+publish org/padded "$scratch/padded"
+run run "$scratch/padded/m-Q4_0.gguf" -p x -n 4 --temp 0 --raw -q
+expect_code 0
+cp "$out" "$scratch/padded.text"
+fault drip 8 /store/
+run run org/padded -p x -n 4 --temp 0 --raw -q --while-pulling
+fault
+expect_code 0
+expect_same "$out" "$scratch/padded.text"
+fault drip 8 /store/
+
 # another beside it is refused, and takes nothing from it
 forget_cache
 # shellcheck disable=SC2086
