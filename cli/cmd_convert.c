@@ -112,9 +112,13 @@ static int take_drive(convert_args *a, const mf_cli_parser *parser, const char *
     const uint32_t i = a->options.n_drives;
     float share = 1;
     size_t n = strlen(text);
-    if (colon != NULL && mf_cli_parse_float(colon + 1, 0, 1e6f, &share))
+    /* a name may have a colon, but what begins as a number behind it is meant as a share */
+    const bool is_number = colon != NULL && strchr(colon, '/') == NULL && colon[1] != '\0' &&
+                           strchr("+-.0123456789", colon[1]) != NULL;
+    const bool has_share = colon != NULL && mf_cli_parse_float(colon + 1, 0, 1e6f, &share);
+    if (has_share)
         n = (size_t)(colon - text);
-    if (i == MAX_DRIVES || n == 0 || n >= sizeof a->paths[0])
+    if (is_number != has_share || i == MAX_DRIVES || n == 0 || n >= sizeof a->paths[0])
         return mf_cli_bad_value(parser, "split", text, "DIR or DIR:SHARE, at most 15 times");
     memcpy(a->paths[i], text, n);
     a->paths[i][n] = '\0';

@@ -206,6 +206,15 @@ done
 run convert "$demo" "$scratch/none" --split "$scratch/none/experts"
 expect_error "$scratch/none/experts: is named twice; the first directory's experts go there"
 expect_true [ ! -e "$scratch/none" ]
+# a share that is none, which would be a part of the directory's name
+for share in -1 50% 1,5 1e9; do
+    run convert "$demo" "$scratch/none" --split "$scratch/second_one:$share" --dry-run
+    expect_usage_error "--split: '$scratch/second_one:$share' is not DIR or DIR:SHARE, *"
+done
+for name in 1:x 1:50%/; do
+    run convert "$demo" "$scratch/none" --split "$scratch/$name" --dry-run
+    expect_code 0
+done
 # so is a folder that is not there to make one in, or not to be written in
 for option in --dry-run "--check $scratch/nothing" "--bits 2 --calibrate $scratch/nothing"; do
     # shellcheck disable=SC2086 # an option and its value
