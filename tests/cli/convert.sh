@@ -263,6 +263,13 @@ for bits in 1 7 9 x; do
 done
 run convert "$demo" "$scratch/none" --layer-bits 3-1:4
 expect_usage_error "--layer-bits: '3-1:4' is not a list like*"
+# layers and experts that are not there
+for list in 8:4 0-8:4 0:4,99:4; do
+    run convert "$demo" "$scratch/none" --layer-bits $list --dry-run
+    expect_error "bits are given for layers * to *, the model has 0 to 7"
+done
+run convert "$demo" "$scratch/none" --bits 2 --hot-bits 4 --hot-share 3% --trace "$scratch/trace" --dry-run
+expect_error "hot_share: 0.03 of 32 experts is none of them"
 expect_true [ ! -e "$scratch/none" ]
 
 # templates go with it, whatever their names
