@@ -240,6 +240,10 @@ run tokenize model -p one -f two
 expect_usage_error "tokenize: more than one text is given"
 run tokenize model --ids --json
 expect_usage_error "tokenize: --ids and --json exclude each other"
+for option in --ids --parse-special; do
+    run tokenize model --decode 1 2 $option
+    expect_usage_error "tokenize: --decode excludes --ids and --parse-special"
+done
 
 # good values get as far as the model, which is not there
 for value in 1 1K 1.5G 3g 512M 1T; do
