@@ -194,17 +194,25 @@ static mf_status run_decode(bench *b, mf_cli_phase *phase, mf_error *error)
     return status;
 }
 
+/* What an interrupt does not end by itself, it ends here. */
+static mf_status unless_interrupted(mf_status status)
+{
+    return status == MF_OK && mf_cli_interrupted() ? MF_ERR_CANCELLED : status;
+}
+
 static mf_status measure_machine(bench *b, mf_bench_machine *m, mf_error *error)
 {
     mf_engine *e = b->engine;
     const uint32_t ms = b->args->measure_ms;
-    mf_status status = mf_engine_measure_drive(e, ms, &m->read_bytes, error);
+    mf_status status = unless_interrupted(mf_engine_measure_drive(e, ms, &m->read_bytes, error));
     if (status == MF_OK)
-        status = mf_engine_measure_latency(e, ms / 2, &m->latency_us, error);
+        status = unless_interrupted(mf_engine_measure_latency(e, ms / 2, &m->latency_us, error));
     if (status == MF_OK)
-        status = mf_engine_measure_compute(e, ms, &m->dram_bytes, &m->fma, error);
+        status =
+            unless_interrupted(mf_engine_measure_compute(e, ms, &m->dram_bytes, &m->fma, error));
     if (status == MF_OK)
-        status = mf_engine_measure_link(e, ms, &m->link_to, &m->link_from, error);
+        status =
+            unless_interrupted(mf_engine_measure_link(e, ms, &m->link_to, &m->link_from, error));
     return status;
 }
 

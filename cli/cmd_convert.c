@@ -112,9 +112,13 @@ static int take_drive(convert_args *a, const mf_cli_parser *parser, const char *
     const uint32_t i = a->options.n_drives;
     float share = 1;
     size_t n = strlen(text);
-    if (colon != NULL && mf_cli_parse_float(colon + 1, 0, 1e6f, &share))
+    /* a name may have a colon, but what begins as a number behind it is meant as a share */
+    const bool is_number = colon != NULL && strchr(colon, '/') == NULL && colon[1] != '\0' &&
+                           strchr("+-.0123456789", colon[1]) != NULL;
+    const bool has_share = colon != NULL && mf_cli_parse_float(colon + 1, 0, 1e6f, &share);
+    if (has_share)
         n = (size_t)(colon - text);
-    if (i == MAX_DRIVES || n == 0 || n >= sizeof a->paths[0])
+    if (is_number != has_share || i == MAX_DRIVES || n == 0 || n >= sizeof a->paths[0])
         return mf_cli_bad_value(parser, "split", text, "DIR or DIR:SHARE, at most 15 times");
     memcpy(a->paths[i], text, n);
     a->paths[i][n] = '\0';
@@ -122,22 +126,6 @@ static int take_drive(convert_args *a, const mf_cli_parser *parser, const char *
     a->shares[i + 1] = (double)share;
     a->options.n_drives++;
     return MF_EXIT_OK;
-}
-
-/* "10%" */
-static bool take_share(const char *text, double *out)
-{
-    char digits[16];
-    float percent;
-    const size_t n = strlen(text);
-    if (n < 2 || n > sizeof digits || text[n - 1] != '%')
-        return false;
-    memcpy(digits, text, n - 1);
-    digits[n - 1] = '\0';
-    if (!mf_cli_parse_float(digits, 0, 100, &percent))
-        return false;
-    *out = (double)percent / 100;
-    return true;
 }
 
 static bool take_number(const char **at, uint32_t *out)
@@ -201,7 +189,7 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         return take_rules(a, parser, optarg);
     a->has_hot_share |= option == OPT_HOT_SHARE;
     if (option == OPT_HOT_SHARE)
-        return take_share(optarg, &a->options.hot_share)
+        return mf_cli_parse_share(optarg, &a->options.hot_share)
                    ? MF_EXIT_OK
                    : mf_cli_bad_value(parser, "hot-share", optarg, "a share like 10%");
     if (option == OPT_CHECK_TOKENS)
@@ -485,7 +473,7 @@ static int look_first(const convert_args *a)
     mf_error error = {0};
     if ((a->check == NULL && a->calibration == NULL) || a->out == NULL || dry.is_dry_run)
         return MF_EXIT_OK;
-    dry.is_dry_run = true;
+    dry.is_dry_run = dry.dry_run_wants_room = true;
     const mf_status status = mf_convert(a->model, a->out, &dry, &planned, &error);
     return status == MF_OK ? MF_EXIT_OK : mf_cli_fail(status, &error);
 }

@@ -183,19 +183,11 @@ typedef struct grid {
 /* A number, or a share of all experts. */
 static bool parse_slots(const char *text, uint64_t n_all, uint64_t *out)
 {
-    char digits[32];
-    const size_t n = strlen(text);
-    if (n == 0 || n >= sizeof digits)
-        return false;
-    if (text[n - 1] != '%')
+    double share;
+    if (!mf_cli_parse_share(text, &share))
         return mf_cli_parse_u64(text, 1, UINT32_MAX, out);
-    memcpy(digits, text, n - 1);
-    digits[n - 1] = '\0';
-    float percent;
-    if (!mf_cli_parse_float(digits, 0, 100, &percent))
-        return false;
-    /* 0.7 % of 1000 is a little less than 7 as a fraction, and 7 all the same */
-    *out = (uint64_t)((double)n_all * (double)percent / 100 * (1 + (double)FLT_EPSILON));
+    /* 0.29 of 100 is a little less than 29 as a fraction, and 29 all the same */
+    *out = (uint64_t)((double)n_all * share * (1 + 4 * DBL_EPSILON));
     *out = *out < n_all ? *out : n_all;
     return *out > 0;
 }

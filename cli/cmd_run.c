@@ -342,6 +342,10 @@ static const char *contradiction(const run_args *args)
         return "--raw and --messages exclude each other";
     if (g->raw && args->tools)
         return "--raw and --tools exclude each other";
+    if (g->raw && args->variables.n_bytes > 0)
+        return "--raw and --set exclude each other";
+    if (g->raw && g->thinking != MF_THINKING_DEFAULT)
+        return "--raw and --think exclude each other";
     if (g->json_schema && g->grammar)
         return "--json-schema and --grammar exclude each other";
     if (g->is_silent && g->is_chat)
@@ -383,9 +387,6 @@ static int make_prompt(const mf_cli_generator *g, const run_args *args, const mf
     if (!has_chat && (args->messages || args->tools))
         return mf_cli_error("%s: --messages and --tools want a chat template", args->model);
     if (!has_chat) {
-        if (how->system)
-            mf_cli_log((void *)&how->engine.verbosity, MF_LOG_WARNING,
-                       "--system is not used: the model has no chat template");
         mf_cli_ids ids = {0};
         int status = mf_cli_encode(g->tokenizer, text->data, text->n_bytes, true, &ids);
         if (status == MF_EXIT_OK)
@@ -505,6 +506,26 @@ static int read_texts(run_args *args, mf_cli_buffer *text)
     return mf_cli_error("no memory for the prompt");
 }
 
+/* Of a model without a template, what is for one. */
+static void warn_of_unused(const mf_cli_generator *g)
+{
+    const mf_cli_generate_args *a = g->args;
+    const struct {
+        bool is_given;
+        const char *option;
+    } options[] = {{a->system != NULL, "--system"},
+                   {a->variables != NULL, "--set"},
+                   {a->thinking != MF_THINKING_DEFAULT, "--think"}};
+    char line[96];
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        if (!options[i].is_given || mf_tokenizer_has_chat(g->tokenizer))
+            continue;
+        snprintf(line, sizeof line, "%s is not used: the model has no chat template",
+                 options[i].option);
+        mf_cli_log((void *)&a->engine.verbosity, MF_LOG_WARNING, line);
+    }
+}
+
 static int run(run_args *args)
 {
     mf_cli_generator g = {0};
@@ -515,6 +536,7 @@ static int run(run_args *args)
     if (status == MF_EXIT_OK)
         status = mf_cli_generator_open(&g, args->model, &args->generate);
     if (status == MF_EXIT_OK) {
+        warn_of_unused(&g);
         status = args->generate.is_chat ? mf_cli_chat(&g) : answer_once(&g, args, &text);
         status = mf_cli_end_trace(g.engine, args->generate.trace, status);
         int reported = report(args, &g);

@@ -6,8 +6,10 @@
 
 #include "serve.h"
 
+#include <arpa/inet.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char help[] =
     "Usage: moeflux serve MODEL [OPTION]...\n"
@@ -106,9 +108,31 @@ static const mf_cli_number numbers[] = {
     {OPT_DRAIN, "drain", offsetof(mf_srv_config, drain_s), 0, 1u << 20},
 };
 
+/* What a Host header can have, less its port; an IPv6 address without brackets. */
+static bool is_host(const char *text)
+{
+    struct in6_addr address;
+    const size_t n = strcspn(text, ":/[]?#@ \t");
+    return *text && (text[n] == '\0' || inet_pton(AF_INET6, text, &address) == 1);
+}
+
+/* What browsers send as Origin. */
+static bool is_origin(const char *text)
+{
+    const char *place = strstr(text, "://");
+    const size_t n = place ? strcspn(place + 3, "/?#@ \t") : 0;
+    return strcmp(text, "null") == 0 || (n > 0 && place > text && place[3 + n] == '\0');
+}
+
 static int add_name(const mf_cli_parser *parser, const char *option, const char **names,
                     uint32_t *n_names)
 {
+    const bool of_hosts = strcmp(option, "allow-host") == 0;
+    if (of_hosts && !is_host(optarg))
+        return mf_cli_bad_value(parser, option, optarg, "a name alone, like models.example");
+    if (!of_hosts && !is_origin(optarg))
+        return mf_cli_bad_value(parser, option, optarg,
+                                "an origin as browsers send it, like http://localhost:3000");
     if (*n_names == MF_SRV_MAX_NAMES)
         return mf_cli_usage_error(parser->command, "--%s: more than %d of them", option,
                                   MF_SRV_MAX_NAMES);
@@ -160,7 +184,7 @@ static int own_option(void *args, const mf_cli_parser *parser, int option)
         return take_size(parser, "max-body", &c->max_body_bytes);
     case OPT_NAME:
         c->name = optarg;
-        break;
+        return *optarg ? exit_code : mf_cli_bad_value(parser, "name", optarg, "a name");
     case OPT_SET:
         return mf_cli_add_variable(parser, optarg, &((serve_args *)args)->variables);
     case OPT_NO_THINK:

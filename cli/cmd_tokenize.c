@@ -89,6 +89,9 @@ static bool parse(tokenize_args *args, int argc, char **argv, int *exit_code)
     else if (args->has_ids && args->has_json)
         *exit_code =
             mf_cli_usage_error("tokenize", "tokenize: --ids and --json exclude each other");
+    else if (args->decode && (args->has_ids || args->parse_special))
+        *exit_code =
+            mf_cli_usage_error("tokenize", "tokenize: --decode excludes --ids and --parse-special");
     else
         return true;
     return false;

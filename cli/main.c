@@ -125,6 +125,8 @@ static int print_help(int argc, char **argv)
 {
     char option[] = "--help";
     char *command_line[] = {argc > 2 ? argv[2] : NULL, option, NULL};
+    if (argc > 3)
+        return mf_cli_usage_error(NULL, "help: unexpected argument '%s'", argv[3]);
     if (argc > 2)
         return run_command(argv[2], 2, command_line);
     fputs(help, stdout);
@@ -147,6 +149,8 @@ int main(int argc, char **argv)
         return mf_cli_usage_error(NULL, "a command is missing");
     if (is_any(argv[1], help_names, 3))
         return print_help(argc, argv);
+    if (is_any(argv[1], version_names, 3) && argc > 2)
+        return mf_cli_usage_error(NULL, "version: unexpected argument '%s'", argv[2]);
     if (is_any(argv[1], version_names, 3)) {
         mf_cli_print_version(stdout);
         return mf_cli_finish(MF_EXIT_OK);

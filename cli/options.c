@@ -79,19 +79,45 @@ bool mf_cli_parse_size(const char *text, uint64_t *out)
     return true;
 }
 
-bool mf_cli_parse_float(const char *text, float min, float max, float *out)
+static bool parse_double(const char *text, double *out)
 {
-    /* strtof alone would take blanks, signs, "nan" and hexadecimal */
+    /* strtod alone would take blanks, signs, "nan" and hexadecimal */
     if (!isdigit((unsigned char)*text) && *text != '.')
         return false;
     if (strspn(text, "0123456789.eE+-") != strlen(text))
         return false;
     char *end;
-    errno = 0;
-    float value = strtof(text, &end);
-    if (*end || end == text || !isfinite(value) || value < min || value > max)
+    const double value = strtod(text, &end);
+    if (*end || end == text || !isfinite(value))
         return false;
     *out = value;
+    return true;
+}
+
+bool mf_cli_parse_float(const char *text, float min, float max, float *out)
+{
+    double given;
+    if (!parse_double(text, &given))
+        return false;
+    const float value = (float)given;
+    if (!isfinite(value) || value < min || value > max)
+        return false;
+    *out = value;
+    return true;
+}
+
+bool mf_cli_parse_share(const char *text, double *out)
+{
+    char digits[32];
+    double percent;
+    const size_t n = strlen(text);
+    if (n < 2 || n > sizeof digits || text[n - 1] != '%')
+        return false;
+    memcpy(digits, text, n - 1);
+    digits[n - 1] = '\0';
+    if (!parse_double(digits, &percent) || percent > 100)
+        return false;
+    *out = percent / 100;
     return true;
 }
 
@@ -430,6 +456,24 @@ static int bad_option(const mf_cli_parser *parser, int answer)
     return mf_cli_usage_error(parser->command, "%s: '%s' %s", parser->command, word, what);
 }
 
+/* An empty value of an option that names a file or a folder, as of a shell's variable that is not
+ * set: the system's word for it would name nothing. False: it is none. */
+static bool is_empty_path(const mf_cli_parser *parser, int option, int *exit_code)
+{
+    static const char *const paths[] = {
+        "api-key-file", "calibrate", "check",   "file",  "grammar",   "json-schema", "messages",
+        "mirror",       "report",    "routing", "split", "state-dir", "svg",         "timeline",
+        "tls-cert",     "tls-key",   "tools",   "trace", "unix"};
+    const struct option *o = parser->long_options;
+    while (o->name && o->val != option)
+        o++;
+    if (!o->name || !o->has_arg || !optarg || *optarg ||
+        mf_cli_parse_name(o->name, paths, sizeof paths / sizeof *paths) < 0)
+        return false;
+    *exit_code = mf_cli_bad_value(parser, o->name, optarg, "a path");
+    return true;
+}
+
 bool mf_cli_parse(const mf_cli_parser *parser, mf_cli_option_fn own, void *args, int *exit_code)
 {
     opterr = 0;
@@ -447,6 +491,8 @@ bool mf_cli_parse(const mf_cli_parser *parser, mf_cli_option_fn own, void *args,
             *exit_code = bad_option(parser, option);
             return false;
         }
+        if (is_empty_path(parser, option, exit_code))
+            return false;
         int handled = parser->engine ? engine_option(parser, option, exit_code) : 0;
         if (handled == 0)
             *exit_code = own(args, parser, option);
@@ -466,6 +512,10 @@ const char *mf_cli_positional(const mf_cli_parser *parser, const char *what, boo
     if (!more && optind + 1 < parser->argc) {
         *exit_code = mf_cli_usage_error(parser->command, "%s: unexpected argument '%s'",
                                         parser->command, parser->argv[optind + 1]);
+        return NULL;
+    }
+    if (!*parser->argv[optind]) {
+        *exit_code = mf_cli_usage_error(parser->command, "%s: %s is empty", parser->command, what);
         return NULL;
     }
     return parser->argv[optind++];

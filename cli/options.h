@@ -173,6 +173,8 @@ bool mf_cli_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ou
 bool mf_cli_parse_u32(const char *text, uint32_t min, uint32_t max, uint32_t *out);
 bool mf_cli_parse_size(const char *text, uint64_t *out);
 bool mf_cli_parse_float(const char *text, float min, float max, float *out);
+/* "10%" is 0.1; from 0 to 1. */
+bool mf_cli_parse_share(const char *text, double *out);
 bool mf_cli_parse_predict(const char *text, mf_predict *out);
 /* The index of text in names[n]; -1 if it is not there. */
 int mf_cli_parse_name(const char *text, const char *const *names, int n);

@@ -32,22 +32,26 @@ static int look_before(const mf_cli_pulling *p, const mf_engine_options *options
     const mf_status status = mf_cli_hub_inspect(p->model, options, &info, &fetched, &error);
     if (fetched && status == MF_OK)
         return MF_EXIT_OK;
-    return mf_cli_error("%s: %s%s", p->given, fetched ? "does not run, so it is not fetched: " : "",
-                        error.message);
+    if (!fetched)
+        return mf_cli_fail_of(p->given, &error);
+    return mf_cli_error("%s: does not run, so it is not fetched: %s", p->given, error.message);
 }
 
 static int begin(mf_cli_pulling *p, mf_engine_options *options, const mf_hub_places *places,
                  const mf_hub_name *name, char path[MF_HUB_PATH_CHARS])
 {
-    static const mf_hub_options hub = {.n_connections = 8, .n_retries = 10};
+    /* until the fetching thread has its own */
+    mf_cli_pull_progress progress = {.verbosity = p->verbosity};
+    const mf_hub_options hub = {
+        .n_connections = 8, .n_retries = 10, .tick = mf_cli_pull_tick, .user = &progress};
     mf_error error = {0};
     char line[200];
+    mf_cli_interrupt_install();
     if (!mf_hub_open(places, name, &hub, &p->model, &error))
         return mf_cli_fail_of(p->given, &error);
     const int exit_code = look_before(p, options);
     if (exit_code != MF_EXIT_OK)
         return exit_code;
-    mf_cli_interrupt_install();
     if (!mf_hub_ahead_begin(p->model, mf_cli_interrupted, &p->ahead, path, &error))
         return mf_cli_fail_of(p->given, &error);
     options->await_bytes = mf_hub_ahead_await;

@@ -197,7 +197,8 @@ int mf_cli_saved_read(const char *name, mf_cli_conversation *c)
     mf_cli_buffer text = {0};
     mf_cli_conversation read = {.g = c->g};
     yyjson_read_err why = {0};
-    if (mf_cli_saved_path(name, path) != MF_EXIT_OK ||
+    /* the path of an empty name is the folder's */
+    if (mf_cli_saved_check(name) != MF_EXIT_OK || mf_cli_saved_path(name, path) != MF_EXIT_OK ||
         mf_cli_read_regular(path, mf_cli_text_bytes((uint32_t)c->g->n_context_tokens), &text) !=
             MF_EXIT_OK) {
         mf_cli_buffer_free(&text);

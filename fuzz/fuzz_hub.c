@@ -2,8 +2,9 @@
 /*
  * A hub's listing and a shards' index from anywhere: the first byte says where the one ends and the
  * other begins, in 256ths, and which choice a user has. What is wanted is safe to make a path of.
+ * The same bytes are the beginning of a GGUF file.
  */
-#include "hub_pull.h"
+#include "hub_model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,13 @@ static void check_name(const uint8_t *data, size_t n_bytes)
         abort();
 }
 
+/* A GGUF file's header that has ended goes on for no beginning that is longer. */
+static void check_header(const uint8_t *data, size_t n_bytes)
+{
+    if (!mf_hub_gguf_goes_on(data, n_bytes / 2) && mf_hub_gguf_goes_on(data, n_bytes))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     static const char *const names[] = {"org/x", "org/x:Q4_K_M", "org/x:a/b.gguf"};
@@ -46,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         return 0;
     const size_t n_index = (n_bytes - 1) * data[0] / 256, n_listing = n_bytes - 1 - n_index;
     check_name(data + 1, n_bytes - 1);
+    check_header(data, n_bytes);
     if (!mf_hub_name_parse(names[data[0] % 3], &name))
         abort();
     if (!mf_hub_listing_parse((const char *)data + 1, n_listing, &listing, &error))

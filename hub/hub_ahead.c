@@ -363,13 +363,28 @@ static bool wait_for_expert_head(mf_hub_ahead *a, const mf_hub_file *file, int f
            mf_hub_ahead_await(a, fd, 0, mf_hub_expert_head_bytes(file, start)) == 0;
 }
 
+/* As much again, until the header's end is there; of one that is very long, all of the file. */
+static bool wait_for_gguf_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
+{
+    bool goes_on = true, good = true;
+    for (uint64_t n = MF_HUB_GGUF_BYTES; good && goes_on && n < file->n_bytes; n *= 2) {
+        if (n > MF_HUB_MAX_HEADER_BYTES)
+            break;
+        char *bytes = malloc((size_t)n);
+        good = bytes && mf_hub_ahead_await(a, fd, 0, n) == 0 &&
+               pread(fd, bytes, (size_t)n, 0) == (ssize_t)n;
+        goes_on = good && mf_hub_gguf_goes_on(bytes, (size_t)n);
+        free(bytes);
+    }
+    return good && (!goes_on || mf_hub_ahead_await(a, fd, 0, file->n_bytes) == 0);
+}
+
 /* What the engine reads without asking: small files, and headers. */
 static bool wait_for_head(mf_hub_ahead *a, const mf_hub_file *file, int fd)
 {
-    const uint64_t gguf_bytes = (uint64_t)16 << 20;
     unsigned char length[8];
     if (mf_hub_is_gguf(file->path))
-        return mf_hub_ahead_await(a, fd, 0, gguf_bytes) == 0;
+        return wait_for_gguf_head(a, file, fd);
     if (mf_hub_has_expert_head(file))
         return wait_for_expert_head(a, file, fd);
     if (mf_hub_ends_with(file->path, ".bin"))

@@ -30,6 +30,11 @@ bool mf_hub_has_expert_head(const mf_hub_file *file);
 #define MF_HUB_EXPERT_START 48
 uint64_t mf_hub_expert_head_bytes(const mf_hub_file *file,
                                   const unsigned char start[MF_HUB_EXPERT_START]);
+/* A GGUF file's header is longer than the bytes that are there of it. Most are shorter than the
+ * first so many bytes; one longer than the last is not sketched. */
+bool mf_hub_gguf_goes_on(const void *bytes, size_t n_bytes);
+#define MF_HUB_GGUF_BYTES ((uint64_t)16 << 20)
+#define MF_HUB_MAX_HEADER_BYTES ((uint64_t)128 << 20)
 /* What of a model in dir the engine is to be given. */
 bool mf_hub_name_model(const mf_hub_model *model, const char *dir, char path[MF_HUB_PATH_CHARS],
                        mf_error *error);

@@ -14,9 +14,7 @@
 enum { AT_ONCE = 64 };
 /* Most shards' headers are shorter; the rest of a longer one is asked for. */
 #define FIRST_BYTES ((uint64_t)256 << 10)
-#define GGUF_BYTES ((uint64_t)16 << 20)
 #define EXPERT_BYTES ((uint64_t)64 << 10)
-#define MAX_HEADER_BYTES ((uint64_t)128 << 20)
 
 bool mf_hub_has_expert_head(const mf_hub_file *file)
 {
@@ -39,7 +37,7 @@ static uint64_t bytes_at_first(const mf_hub_file *file)
     if (mf_hub_ends_with(file->path, ".safetensors"))
         n = FIRST_BYTES;
     else if (mf_hub_is_gguf(file->path))
-        n = GGUF_BYTES;
+        n = MF_HUB_GGUF_BYTES;
     else if (mf_hub_has_expert_head(file))
         n = EXPERT_BYTES;
     else if (mf_hub_ends_with(file->path, ".bin"))
@@ -48,12 +46,14 @@ static uint64_t bytes_at_first(const mf_hub_file *file)
 }
 
 /* Of a file that begins like this; a safetensors file's: 8 bytes of length, then as many of header.
- */
+ * How long a GGUF file's is shows at its end: as much again, until that is there. */
 static uint64_t header_bytes(const mf_hub_file *file, const mf_hub_text *text)
 {
     const unsigned char *start = (const unsigned char *)text->data;
     if (mf_hub_has_expert_head(file) && text->n_bytes >= MF_HUB_EXPERT_START)
         return mf_hub_expert_head_bytes(file, start);
+    if (mf_hub_is_gguf(file->path) && mf_hub_gguf_goes_on(start, text->n_bytes))
+        return 2 * text->n_bytes < file->n_bytes ? 2 * text->n_bytes : file->n_bytes;
     if (!mf_hub_ends_with(file->path, ".safetensors") || text->n_bytes < 8)
         return text->n_bytes;
     const uint64_t n = mf_hub_length(start);
@@ -101,6 +101,42 @@ static bool from_cache(const mf_hub_model *m, const mf_hub_file *file, const cha
     return good;
 }
 
+static bool append(mf_hub_text *text, const mf_hub_text *more, mf_error *error)
+{
+    char *longer = realloc(text->data, text->n_bytes + more->n_bytes + 1);
+    if (!longer)
+        return mf_hub_fail(error, MF_ERR_NO_MEMORY, "no memory for headers");
+    memcpy(longer + text->n_bytes, more->data, more->n_bytes);
+    text->data = longer;
+    text->n_bytes += more->n_bytes;
+    text->data[text->n_bytes] = '\0';
+    return true;
+}
+
+/* The rest of a header, behind what has come of it. */
+static bool sketch_rest(mf_hub_model *m, const char *path, const mf_hub_file *file,
+                        mf_hub_text *text, mf_error *error)
+{
+    uint64_t n_header = text->data ? header_bytes(file, text) : 0;
+    bool good = true;
+    while (good && n_header > text->n_bytes) {
+        mf_hub_text more = {.begin = text->n_bytes, .end = n_header, .n_file_bytes = file->n_bytes};
+        if (n_header > MF_HUB_MAX_HEADER_BYTES)
+            return mf_hub_fail(error, MF_ERR_UNSUPPORTED, "%s: its header is longer than %llu MiB",
+                               file->path, (unsigned long long)(MF_HUB_MAX_HEADER_BYTES >> 20));
+        memcpy(more.url, text->url, sizeof more.url);
+        more.n_max_bytes = (size_t)(more.end - more.begin);
+        good = mf_hub_get(m->client, &more, 1, error) &&
+               write_at(path, file, more.data, more.begin, more.n_bytes, error) &&
+               append(text, &more, error);
+        good = good && (more.n_bytes != 0 ||
+                        mf_hub_fail(error, MF_ERR_IO, "%s: cannot be read", file->path));
+        free(more.data);
+        n_header = header_bytes(file, text);
+    }
+    return good;
+}
+
 /* The beginnings of up to AT_ONCE files, and their rests where they are longer. */
 static bool sketch_some(mf_hub_model *m, const char *dir, mf_hub_file *const *files, size_t n,
                         mf_error *error)
@@ -119,19 +155,10 @@ static bool sketch_some(mf_hub_model *m, const char *dir, mf_hub_file *const *fi
                mf_hub_fail(error, MF_ERR_ARGUMENT, "%s: its URL is too long", files[i]->path);
     }
     good = good && mf_hub_get(m->client, texts, n, error);
-    for (size_t i = 0; i < n && good; i++) {
-        const uint64_t n_header = texts[i].data ? header_bytes(files[i], &texts[i]) : 0;
+    for (size_t i = 0; i < n && good; i++)
         good = sketch_path(dir, files[i], path, error) && mf_hub_make_folders(path, error) &&
-               write_at(path, files[i], texts[i].data, 0, texts[i].n_bytes, error);
-        if (!good || n_header <= texts[i].n_bytes || n_header > MAX_HEADER_BYTES)
-            continue;
-        texts[i].begin = texts[i].n_bytes;
-        texts[i].end = n_header;
-        texts[i].n_max_bytes = (size_t)(n_header - texts[i].begin);
-        texts[i].is_begun = texts[i].is_done = false;
-        good = mf_hub_get(m->client, &texts[i], 1, error) &&
-               write_at(path, files[i], texts[i].data, texts[i].begin, texts[i].n_bytes, error);
-    }
+               write_at(path, files[i], texts[i].data, 0, texts[i].n_bytes, error) &&
+               sketch_rest(m, path, files[i], &texts[i], error);
     for (size_t i = 0; i < n; i++)
         free(texts[i].data);
     free(texts);

@@ -24,8 +24,8 @@ typedef struct mf_convert_progress {
 /* Other than 0: stop. Called by the calling thread, some times a second. */
 typedef int (*mf_convert_progress_fn)(void *user, const mf_convert_progress *progress);
 
-/* Layers of the model from `first` to `last`, whose experts get so many bits; 0: they stay as they
- * are. */
+/* Layers of the model from `first` to `last`, both of them there, whose experts get so many bits;
+ * 0: they stay as they are. */
 typedef struct mf_convert_rule {
     uint32_t first_layer;
     uint32_t last_layer;
@@ -73,6 +73,8 @@ typedef struct mf_convert_options {
     /* May be NULL. */
     mf_convert_progress_fn on_progress;
     void *user;
+    /* Of a dry run: too little room on a drive is an error, too, as it is of the conversion. */
+    uint32_t dry_run_wants_room;
 } mf_convert_options;
 
 MF_API void mf_convert_options_init(mf_convert_options *options, size_t struct_bytes);

@@ -154,7 +154,7 @@ static mf_status run(mf_conversion *c, const char *path, const char *out, mf_err
     MF_TRY(read_source(c, path, error));
     MF_TRY(mf_convert_plan(c, error));
     if (c->options.is_dry_run)
-        return MF_OK;
+        return c->options.dry_run_wants_room ? mf_output_foresee_space(c, error) : MF_OK;
     mf_status status = mf_output_open(c, error);
     if (status == MF_OK)
         status = mf_output_check_space(c, error);

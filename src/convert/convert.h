@@ -106,6 +106,8 @@ mf_status mf_output_open(mf_conversion *c, mf_error *error);
 mf_status mf_output_check_free(mf_conversion *c, mf_error *error);
 /* Room on each drive for what is not there yet. */
 mf_status mf_output_check_space(mf_conversion *c, mf_error *error);
+/* The same before directories are made or opened; nothing stays open. */
+mf_status mf_output_foresee_space(mf_conversion *c, mf_error *error);
 /* The marks go, once all is there. */
 mf_status mf_output_finish(mf_conversion *c, mf_error *error);
 void mf_output_close(mf_conversion *c);

@@ -202,11 +202,11 @@ static mf_status find_form(const mf_conversion *c, mf_target_layer *t, uint32_t 
 }
 
 /* Whole experts of the share. 0.29 of 100 is 28.999999999999996 as doubles: what misses a whole
- * number by no more than a float's rounding is that number. */
+ * number by no more than the roundings of a share and of this product is that number. */
 static uint32_t count_hot(const mf_conversion *c)
 {
     const uint32_t n = c->source.h.n_experts;
-    const double share = c->options.hot_share * (double)n * (1 + (double)FLT_EPSILON);
+    const double share = c->options.hot_share * (double)n * (1 + 4 * DBL_EPSILON);
     return share < (double)n ? (uint32_t)share : n;
 }
 
@@ -425,6 +425,22 @@ static void describe(mf_conversion *c)
     r->expert_read_bytes = n != 0 ? r->expert_read_bytes / n : 0;
 }
 
+/* What is asked for is of layers and experts that are there. */
+static mf_status check_reach(const mf_conversion *c, mf_error *error)
+{
+    const mf_convert_options *o = &c->options;
+    const uint32_t n_layers = mf_all_layers(&c->source.h);
+    for (uint32_t i = 0; i < o->n_rules; i++)
+        if (o->rules[i].last_layer >= n_layers)
+            return mf_fail(error, MF_ERR_ARGUMENT,
+                           "bits are given for layers %u to %u, the model has 0 to %u",
+                           o->rules[i].first_layer, o->rules[i].last_layer, n_layers - 1);
+    if (o->hot_bits != 0 && count_hot(c) == 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "hot_share: %g of %u experts is none of them",
+                       o->hot_share, c->source.h.n_experts);
+    return MF_OK;
+}
+
 mf_status mf_convert_plan(mf_conversion *c, mf_error *error)
 {
     const size_t n = (size_t)c->source.h.n_moe_layers * c->source.h.n_experts;
@@ -434,6 +450,7 @@ mf_status mf_convert_plan(mf_conversion *c, mf_error *error)
         return mf_fail(error, MF_ERR_ARGUMENT, "n_input_squares is %llu, the model has %llu",
                        (unsigned long long)c->options.n_input_squares,
                        (unsigned long long)n_squares);
+    MF_TRY(check_reach(c, error));
     MF_TRY(mf_convert_uses(c, &uses, error));
     mf_status status = plan_layers(c, uses, error);
     mf_free(&c->allocator, uses, n * sizeof *uses);

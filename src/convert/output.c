@@ -67,6 +67,20 @@ static mf_status check_empty(const mf_output_dir *d, mf_error *error)
                    name);
 }
 
+/* All was written, and of the marks that go one by one this directory's has gone and the first's
+ * has not: the call was interrupted between them. */
+static bool is_finished(const mf_conversion *c, const mf_output_dir *d)
+{
+    const mf_output_dir *first = &c->dirs[0];
+    struct stat st, linked;
+    char name[32];
+    snprintf(name, sizeof name, "drive_%u", (unsigned)(d - first));
+    return d != first && faccessat(first->fd, MARK, F_OK, 0) == 0 &&
+           faccessat(first->fd, MF_ALIGNED_MANIFEST, F_OK, 0) == 0 &&
+           fstatat(first->fd, name, &linked, 0) == 0 && fstat(d->fd, &st) == 0 &&
+           st.st_dev == linked.st_dev && st.st_ino == linked.st_ino;
+}
+
 static mf_status lock_mark(mf_output_dir *d, mf_error *error)
 {
     if (flock(d->mark_fd, LOCK_EX | LOCK_NB) == 0)
@@ -74,9 +88,11 @@ static mf_status lock_mark(mf_output_dir *d, mf_error *error)
     return mf_fail(error, MF_ERR_ARGUMENT, "%s: another process is writing there", d->path);
 }
 
-static mf_status write_mark(mf_output_dir *d, const char *id, mf_error *error)
+static mf_status write_mark(const mf_conversion *c, mf_output_dir *d, const char *id,
+                            mf_error *error)
 {
-    MF_TRY(check_empty(d, error));
+    if (!is_finished(c, d))
+        MF_TRY(check_empty(d, error));
     d->mark_fd = mf_open_apart(d->fd, MARK, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
     if (d->mark_fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot make the file", d->path, MARK);
@@ -130,11 +146,12 @@ static size_t trimmed(const char *path, size_t n)
     return n;
 }
 
-/* How much of a directory's path names the one that it would be in; 0: none, where we are. */
-static size_t parent_chars(const mf_output_dir *d)
+/* How much of a directory's path, of n characters, names the one that it would be in; 0: none,
+ * where we are. */
+static size_t parent_chars(const char *path, size_t n)
 {
-    size_t n = trimmed(d->path, strlen(d->path));
-    while (n > 0 && d->path[n - 1] != '/')
+    n = trimmed(path, n);
+    while (n > 0 && path[n - 1] != '/')
         n--;
     return n;
 }
@@ -143,7 +160,7 @@ static size_t parent_chars(const mf_output_dir *d)
 static mf_status check_makeable(const mf_output_dir *d, mf_error *error)
 {
     char parent[MF_MAX_PATH + 1];
-    snprintf(parent, sizeof parent, "%.*s.", (int)parent_chars(d), d->path);
+    snprintf(parent, sizeof parent, "%.*s.", (int)parent_chars(d->path, strlen(d->path)), d->path);
     if (faccessat(AT_FDCWD, parent, W_OK | X_OK, AT_EACCESS) == 0)
         return MF_OK;
     return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno,
@@ -153,7 +170,7 @@ static mf_status check_makeable(const mf_output_dir *d, mf_error *error)
 /* Whether it would be in one that is made before it. */
 static bool is_in_earlier(const mf_conversion *c, const mf_output_dir *d)
 {
-    const size_t n = trimmed(d->path, parent_chars(d));
+    const size_t n = trimmed(d->path, parent_chars(d->path, strlen(d->path)));
     for (const mf_output_dir *before = c->dirs; before < d; before++)
         if (n != 0 && trimmed(before->path, strlen(before->path)) == n &&
             memcmp(before->path, d->path, n) == 0)
@@ -167,7 +184,8 @@ static mf_status check_directory(const mf_conversion *c, const mf_output_dir *d,
         return is_in_earlier(c, d) ? MF_OK : check_makeable(d, error);
     if (faccessat(AT_FDCWD, d->path, W_OK | X_OK, AT_EACCESS) != 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be written", d->path);
-    return faccessat(d->fd, MARK, F_OK, 0) == 0 ? MF_OK : check_empty(d, error);
+    const bool is_ours = faccessat(d->fd, MARK, F_OK, 0) == 0 || is_finished(c, d);
+    return is_ours ? MF_OK : check_empty(d, error);
 }
 
 mf_status mf_output_check_free(mf_conversion *c, mf_error *error)
@@ -195,7 +213,7 @@ static mf_status open_directory(mf_conversion *c, uint32_t dir, const char *id, 
         return take_mark(d, id, error);
     if (errno != ENOENT)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot open", d->path, MARK);
-    return write_mark(d, id, error);
+    return write_mark(c, d, id, error);
 }
 
 /* drive_N of the model's directory leads to the N-th further one. */
@@ -342,22 +360,39 @@ static uint64_t missing_bytes(const mf_conversion *c, uint32_t dir)
     return n_bytes;
 }
 
+/* The drive of a directory, or, where it is not there yet, of the nearest above it that is. */
+static bool look_at_drive(const mf_output_dir *d, struct stat *st, struct statvfs *fs)
+{
+    char path[MF_MAX_PATH + 1];
+    size_t n = strlen(d->path);
+    if (d->fd >= 0)
+        return fstat(d->fd, st) == 0 && fstatvfs(d->fd, fs) == 0;
+    do {
+        n = parent_chars(d->path, n);
+        snprintf(path, sizeof path, "%.*s.", (int)n, d->path);
+        if (stat(path, st) == 0)
+            return statvfs(path, fs) == 0;
+    } while (errno == ENOENT && n > 1);
+    return false;
+}
+
 /* Directories on one drive share its room. */
 mf_status mf_output_check_space(mf_conversion *c, mf_error *error)
 {
     struct stat st[MF_CONVERT_MAX_DRIVES];
-    for (uint32_t i = 0; i < c->n_dirs; i++) {
-        struct statvfs fs;
-        if (fstat(c->dirs[i].fd, &st[i]) != 0 || fstatvfs(c->dirs[i].fd, &fs) != 0)
+    struct statvfs fs[MF_CONVERT_MAX_DRIVES];
+    for (uint32_t i = 0; i < c->n_dirs; i++)
+        if (!look_at_drive(&c->dirs[i], &st[i], &fs[i]))
             return mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot be looked at", c->dirs[i].path);
+    for (uint32_t i = 0; i < c->n_dirs; i++) {
         uint64_t wanted = SPARE_BYTES;
         bool is_counted = false;
         for (uint32_t j = 0; j < c->n_dirs && !is_counted; j++) {
             is_counted = j < i && st[j].st_dev == st[i].st_dev;
-            if (j >= i && fstat(c->dirs[j].fd, &st[j]) == 0 && st[j].st_dev == st[i].st_dev)
+            if (j >= i && st[j].st_dev == st[i].st_dev)
                 wanted += missing_bytes(c, j);
         }
-        const uint64_t there = (uint64_t)fs.f_bavail * fs.f_frsize;
+        const uint64_t there = (uint64_t)fs[i].f_bavail * fs[i].f_frsize;
         if (!is_counted && wanted > there)
             return mf_fail_os(error, MF_ERR_IO, ENOSPC,
                               "%s: %llu MiB are needed there and %llu MiB are free",
@@ -365,6 +400,15 @@ mf_status mf_output_check_space(mf_conversion *c, mf_error *error)
                               (unsigned long long)(there >> 20));
     }
     return MF_OK;
+}
+
+mf_status mf_output_foresee_space(mf_conversion *c, mf_error *error)
+{
+    for (uint32_t i = 0; i < c->n_dirs; i++) /* not there: it has nothing yet */
+        c->dirs[i].fd = mf_open_apart(AT_FDCWD, c->dirs[i].path, O_RDONLY | O_DIRECTORY, 0);
+    const mf_status status = mf_output_check_space(c, error);
+    mf_output_close(c);
+    return status;
 }
 
 /* -------------------------------------------------------------------------------- files -- */

@@ -151,6 +151,8 @@ for name in ../out a/b .hidden -v "$(printf 'a\001b')" "$(awk 'BEGIN { for (i = 
     chat 'x\n' --resume="$name"
     expect_error "'*' cannot be a conversation's name: *"
 done
+chat 'x\n' --resume=
+expect_error "'' cannot be a conversation's name: *"
 expect_true [ "$(find "$scratch/state" -name '*out*' -o -name '*hidden*' | wc -l)" -eq 0 ]
 
 # a folder that cannot be written leaves the old file; the chat goes on

@@ -53,6 +53,21 @@ cp "$out" "$scratch/text"
 run run "$scratch/two" -p "Once upon a time" -n 48 --temp 0 --quiet
 expect_same "$out" "$scratch/text"
 
+# one that ended between the marks, the first's the last: the same command ends it; with another
+# directory than its own it is none of that
+json "$scratch/two/moeflux.json" id | tr -d '"' >"$scratch/two/moeflux.partial"
+mkdir "$scratch/third"
+cp "$scratch/second/layer_00.bin" "$scratch/third"
+run convert "$demo" "$scratch/two" --split "$scratch/third:3" --trace "$scratch/trace"
+expect_error "$scratch/third: is not empty*"
+run convert "$demo" "$scratch/two" --split "$scratch/second:3" --trace "$scratch/trace" --verify --json
+expect_code 0
+expect_true [ "$(json "$out" n_layers_kept)" -eq 8 ]
+expect_true [ ! -e "$scratch/two/moeflux.partial" ]
+expect_true [ ! -e "$scratch/second/moeflux.partial" ]
+run convert "$demo" "$scratch/two" --split "$scratch/second:3" --trace "$scratch/trace"
+expect_error "$scratch/two: holds a converted model already*"
+
 # read back by itself
 run convert --verify "$scratch/m"
 expect_code 0
@@ -159,6 +174,7 @@ experts_of() {
 }
 expect_true [ "$(($(experts_of 29%) - $(experts_of 28%)))" -eq "$(($(experts_of 28%) - $(experts_of 27%)))" ]
 expect_true [ "$(experts_of 29.9%)" = "$(experts_of 29%)" ]
+expect_true [ "$(experts_of 29.9999999%)" = "$(experts_of 29%)" ]
 expect_true [ "$(experts_of 100%)" -gt "$(experts_of 99%)" ]
 rm -r "$model"
 run convert "$demo" "$scratch/calibrated" --bits 2 --calibrate "$demo/heldout.txt" --calibrate-tokens 200 --json
@@ -190,6 +206,15 @@ done
 run convert "$demo" "$scratch/none" --split "$scratch/none/experts"
 expect_error "$scratch/none/experts: is named twice; the first directory's experts go there"
 expect_true [ ! -e "$scratch/none" ]
+# a share that is none, which would be a part of the directory's name
+for share in -1 50% 1,5 1e9; do
+    run convert "$demo" "$scratch/none" --split "$scratch/second_one:$share" --dry-run
+    expect_usage_error "--split: '$scratch/second_one:$share' is not DIR or DIR:SHARE, *"
+done
+for name in 1:x 1:50%/; do
+    run convert "$demo" "$scratch/none" --split "$scratch/$name" --dry-run
+    expect_code 0
+done
 # so is a folder that is not there to make one in, or not to be written in
 for option in --dry-run "--check $scratch/nothing" "--bits 2 --calibrate $scratch/nothing"; do
     # shellcheck disable=SC2086 # an option and its value
@@ -238,6 +263,13 @@ for bits in 1 7 9 x; do
 done
 run convert "$demo" "$scratch/none" --layer-bits 3-1:4
 expect_usage_error "--layer-bits: '3-1:4' is not a list like*"
+# layers and experts that are not there
+for list in 8:4 0-8:4 0:4,99:4; do
+    run convert "$demo" "$scratch/none" --layer-bits $list --dry-run
+    expect_error "bits are given for layers * to *, the model has 0 to 7"
+done
+run convert "$demo" "$scratch/none" --bits 2 --hot-bits 4 --hot-share 3% --trace "$scratch/trace" --dry-run
+expect_error "hot_share: 0.03 of 32 experts is none of them"
 expect_true [ ! -e "$scratch/none" ]
 
 # templates go with it, whatever their names
@@ -299,6 +331,14 @@ if [ "$(id -u)" = 0 ] && mkdir "$scratch/drive" && mount -t tmpfs -o size=400m n
     expect_code 0
     expect_true [ "$(json "$out" n_layers_kept)" -eq 15 ]
     expect_true diff -r "$scratch/whole" "$scratch/drive/out"
+    # too little is known before a text is read; --dry-run alone says what it comes to
+    run convert "$model" "$scratch/drive/new" --bits 8 --calibrate "$scratch/nothing"
+    expect_error "$scratch/drive/new: * MiB are needed there and * MiB are free: No space left on device"
+    run convert "$model" "$scratch/drive/out2/" --split "$scratch/drive/out2/in" --check "$scratch/nothing"
+    expect_error "$scratch/drive/out2/: * MiB are needed there and * MiB are free: No space left on device"
+    run convert "$model" "$scratch/drive/new" --bits 8 --dry-run
+    expect_code 0
+    expect_true [ "$(ls "$scratch/drive")" = out ]
     umount "$scratch/drive" || umount -l "$scratch/drive"
 fi
 finish

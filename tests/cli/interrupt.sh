@@ -105,6 +105,15 @@ keeps_trace() {
 expect_true keeps_trace perplexity "$model" "$scratch/text"
 expect_true keeps_trace bench "$model" --prompt-tokens 50000
 
+# bench measures the machine after the last token, too: no figures, and not a success
+start /dev/null bench "$model" --prompt-tokens 1 --gen-tokens 0 --repeat 1 --measure-ms 1500 -v
+expect_true wait_for grep -q 'warm-up 1 done' "$err"
+sleep 0.5
+kill -INT $pid
+ended
+expect_code 130
+expect_empty "$out"
+
 # the chat: the answer stops, the next one comes, and the exit is a good one
 # shellcheck disable=SC2086
 start "$scratch/lines" run "$model" --raw --ignore-eos --temp 0 -n 50000 $slow

@@ -101,6 +101,11 @@ run replay "$scratch/text" --warmup 39 --json --slots 50%
 expect_true [ "$(json "$out" tokens)" = 1 ]
 run replay "$scratch/text" --warmup 40
 expect_error "$scratch/text: --warmup leaves none of 40 evaluations"
+# a share is read as precisely as it is given
+run replay "$scratch/text" --slots 25% --json
+whole=$(json "$out" n_slots)
+run replay "$scratch/text" --slots 24.9999999% --json
+expect_true [ "$(json "$out" n_slots)" -eq $((whole - 1)) ]
 run replay "$scratch/text" --slots 0
 expect_usage_error "--slots: '0' is not a number of slots or a share"
 run replay "$scratch/text" --drive fast

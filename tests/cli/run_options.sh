@@ -9,6 +9,21 @@ expect_exact "$out" ""
 run run "$model" --raw -p "" -n 4
 expect_error "$model: the prompt is empty"
 
+# what a model without a template makes no use of is said, in a chat as well
+if has_model "$demo"; then
+    for words in '-p x' ''; do
+        # shellcheck disable=SC2086 # an option and its value, or none
+        run run "$demo" $words -n 1 --temp 0 --system Be. --set a=1 --no-think
+        expect_code 0
+        for option in --system --set --think; do
+            expect_glob "$err" "*moeflux: warning: $option is not used: the model has no chat template*"
+        done
+        # shellcheck disable=SC2086
+        run run "$demo" $words -n 1 --temp 0 --quiet
+        expect_empty "$err"
+    done
+fi
+
 # a seed says it all
 run run "$model" --raw -p "Hello there" -n 24 --seed 5 --temp 1 --ignore-eos --quiet
 expect_code 0

@@ -39,6 +39,11 @@ expect_same "$out" "$scratch/help"
 run help sing
 expect_usage_error "'sing' is not a command"
 
+run help bench perplexity
+expect_usage_error "help: unexpected argument 'perplexity'"
+run version 2
+expect_usage_error "version: unexpected argument '2'"
+
 run
 expect_usage_error "a command is missing"
 run sing
@@ -108,6 +113,22 @@ for option in -p -f -n -s -c -t --prompt --file --max-tokens --temp --top-k --to
     --experts-per-token --packed-bits --cpu-tier --kv-type --numa; do
     run run model "$option"
     expect_usage_error "run: '$option' needs a value"
+done
+
+# a shell's variable that is not set, where a path is wanted
+run run '' -p x
+expect_usage_error "run: MODEL is empty"
+run perplexity "$demo" ''
+expect_usage_error "perplexity: FILE is empty"
+for option in --file --messages --tools --grammar --json-schema --state-dir --trace --mirror --timeline; do
+    run run "$demo" "$option" ''
+    expect_usage_error "$option: '' is not a path"
+done
+run run "$demo" -f ''
+expect_usage_error "--file: '' is not a path"
+for words in 'convert --calibrate' 'convert --check' 'convert --split' 'bench --routing' 'replay --svg' 'doctor --report'; do
+    run "${words% *}" "$demo" "${words#* }" ''
+    expect_usage_error "${words#* }: '' is not a path"
 done
 
 # bad OPTION VALUE...
@@ -197,6 +218,13 @@ run run model -p one -f two
 expect_usage_error "run: -p and -f exclude each other"
 run run model --raw --system be
 expect_usage_error "run: --raw and --system exclude each other"
+run run model -p x --raw --set a=1
+expect_usage_error "run: --raw and --set exclude each other"
+for words in '--think on' --no-think; do
+    # shellcheck disable=SC2086 # an option and its value
+    run run model -p x --raw $words
+    expect_usage_error "run: --raw and --think exclude each other"
+done
 command=bench
 bad --prompt-tokens -1 many
 bad --gen-tokens -1 1.5
@@ -212,6 +240,10 @@ run tokenize model -p one -f two
 expect_usage_error "tokenize: more than one text is given"
 run tokenize model --ids --json
 expect_usage_error "tokenize: --ids and --json exclude each other"
+for option in --ids --parse-special; do
+    run tokenize model --decode 1 2 $option
+    expect_usage_error "tokenize: --decode excludes --ids and --parse-special"
+done
 
 # good values get as far as the model, which is not there
 for value in 1 1K 1.5G 3g 512M 1T; do

@@ -137,6 +137,26 @@ if "$MAKE_CHECKPOINT" --help 2>&1 | grep -q gguf; then
     expect_code 0
     run info org/gguf
     expect_code 0
+
+    # a header that is longer than what is asked for at first: 17 MiB of a value that nobody wants
+    mkdir "$scratch/padded"
+    padded=$scratch/padded/tiny-Q4_K_M.gguf
+    pad_gguf "$made" "$padded"
+    publish org/padded "$scratch/padded"
+    sed 's/"here".*//' "$scratch/local" >"$scratch/expected"
+    for kind in '' norange; do
+        [ -z "$kind" ] || fault $kind 1000 /store/
+        plan_of org/padded "$scratch/remote"
+        fault
+        sed 's/"here".*//' "$scratch/remote" >"$scratch/got"
+        expect_same "$scratch/got" "$scratch/expected"
+    done
+    # and one that is longer than any
+    truncate -s 200M "$scratch/padded/tiny-Q4_K_M.gguf"
+    printf '\377\377\377\177' | dd of="$padded" bs=1 seek=49 conv=notrunc 2>/dev/null
+    publish org/endless "$scratch/padded"
+    run plan org/endless
+    expect_error "org/endless: tiny-Q4_K_M.gguf: its header is longer than 128 MiB"
 fi
 
 # a vocabulary that cannot be read: its text's file comes with the headers, and nothing else does

@@ -34,6 +34,39 @@ if [ -s "$err" ]; then
 fi
 expect_true no_rest
 
+# a hub that does not answer is said to be asked again, and Ctrl-C ends that and leaves nothing
+forget_cache
+mkdir "$scratch/tmp"
+for match in /api/ /store/; do
+    fault 503 1000 $match
+    : >"$err"
+    # shellcheck disable=SC2086
+    TMPDIR=$scratch/tmp "$MOEFLUX" run org/m -p Once --while-pulling >"$out" 2>"$err" </dev/null &
+    pid=$!
+    wait_for grep -q "tried again" "$err"
+    kill -INT $pid
+    wait $pid
+    code=$? last="run --while-pulling, interrupted while $match fails"
+    expect_code 130
+    expect_glob "$err" "*moeflux: org/m: interrupted*"
+    expect_true [ -z "$(ls "$scratch/tmp")" ]
+done
+fault
+
+# a GGUF file whose header is longer than what is waited for at first
+mkdir "$scratch/padded"
+pad_gguf "$SOURCE/tests/model/data/gguf_with_text/model.gguf" "$scratch/padded/m-Q4_0.gguf"
+publish org/padded "$scratch/padded"
+run run "$scratch/padded/m-Q4_0.gguf" -p x -n 4 --temp 0 --raw -q
+expect_code 0
+cp "$out" "$scratch/padded.text"
+fault drip 8 /store/
+run run org/padded -p x -n 4 --temp 0 --raw -q --while-pulling
+fault
+expect_code 0
+expect_same "$out" "$scratch/padded.text"
+fault drip 8 /store/
+
 # another beside it is refused, and takes nothing from it
 forget_cache
 # shellcheck disable=SC2086

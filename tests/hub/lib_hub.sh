@@ -36,6 +36,19 @@ git_hash() {
     { printf 'blob %s\0' "$(wc -c <"$1" | tr -d ' ')" && cat "$1"; } | sha1sum | cut -d' ' -f1
 }
 
+# pad_gguf FILE TO: the same model, its header longer by 17 MiB and 32 bytes, of a value that nobody wants.
+pad_gguf() {
+    {
+        head -c 16 "$1"
+        # shellcheck disable=SC2059 # the number of values, one more
+        printf "$(printf '\\%03o' $(($(od -An -t u1 -j 16 -N 1 "$1") + 1)))"
+        head -c 24 "$1" | tail -c 7
+        printf '\011\0\0\0\0\0\0\0pad.blank\011\0\0\0\0\0\0\0\377\377\017\001\0\0\0\0'
+        head -c 17825791 /dev/zero
+        tail -c +25 "$1"
+    } >"$2"
+}
+
 # publish ORG/NAME DIR: DIR's files are a repository of the hub.
 publish() {
     rm -rf "${root:?}/files/$1" "$root/etags/$1" "$root/api/$1"

@@ -16,6 +16,21 @@ for host in somewhere 127.0.0.1:80 ''; do
     expect_error "--host $host: expected an address"
 done
 
+# what no Host and no Origin can be, so that nobody would be let in by it
+for name in '' models.test:80 http://models.test 'a b'; do
+    run serve "$demo" --port 0 --allow-host "$name"
+    expect_usage_error "--allow-host: '$name' is not a name alone, like models.example"
+done
+for origin in '' '*' localhost:3000 http://localhost:3000/ http://models.test/chat ://; do
+    run serve "$demo" --port 0 --cors-origin "$origin"
+    expect_usage_error "--cors-origin: '$origin' is not an origin as browsers send it, like http://localhost:3000"
+done
+# nor a name that says nothing, and a socket that nobody finds
+run serve "$demo" --port 0 --name ''
+expect_usage_error "--name: '' is not a name"
+run serve "$demo" --unix ''
+expect_usage_error "--unix: '' is not a path"
+
 start_server "$demo" --cors-origin http://localhost:3000 --allow-host models.test
 ask /v1/models -H 'Authorization: Bearer dummy' # clients without a key send one
 expect_status 200
