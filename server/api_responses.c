@@ -592,8 +592,8 @@ static bool read_answer(mf_srv_request *request, mf_srv_job *job, mf_srv_refusal
     job->params.has_logprobs = job->params.has_logprobs || n_top > 0;
     return mf_srv_read_constraint(request->json, mf_srv_field_of(text, "format"), "text.format",
                                   job, r) &&
-           mf_srv_get_count(request->json, "max_output_tokens", 1, INT32_MAX,
-                            &job->params.n_max_tokens, r) &&
+           mf_srv_get_token_limit(request->json, "max_output_tokens", 1, &job->params.n_max_tokens,
+                                  r) &&
            mf_srv_get_stops(request->json, "stop", &job->params, r);
 }
 

@@ -101,6 +101,16 @@ bool mf_srv_get_count(yyjson_val *object, const char *name, uint64_t min, uint64
     return true;
 }
 
+bool mf_srv_get_token_limit(yyjson_val *object, const char *name, uint64_t min, size_t *out,
+                            mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, name);
+    if (!yyjson_is_num(v) || yyjson_get_num(v) != -1.0)
+        return mf_srv_get_count(object, name, min, INT32_MAX, out, r);
+    *out = SIZE_MAX;
+    return true;
+}
+
 bool mf_srv_is_text(yyjson_val *value, const char *field, mf_srv_refusal *r)
 {
     if (!yyjson_is_str(value))

@@ -143,6 +143,22 @@ expect_refused /v1/chat/completions "{$chat,\"stream_options\":{\"include\":true
 expect_refused /v1/chat/completions "{$chat,\"chat_template_kwargs\":{\"template\":\"x\"}}" 400 chat_template_kwargs.template
 expect_refused /v1/chat/completions "{$chat,\"reasoning_effort\":\"enormous\"}" 400 reasoning_effort
 
+# -1 is no limit, as clients of other servers say it; nothing else below zero is one
+digits='"grammar":"root ::= [0-9]{40}"'
+for asked in '/v1/completions {"prompt":"Once","max_tokens":-1' '/v1/chat/completions {"messages":[{"role":"user","content":"Once"}],"max_tokens":-1' \
+    '/v1/chat/completions {"messages":[{"role":"user","content":"Once"}],"max_tokens":9,"max_completion_tokens":-1.0'; do
+    post "${asked%% *}" "${asked#* },$digits}"
+    expect_status 200
+    expect_equal "$(value finish_reason)" stop
+done
+post /v1/responses "{\"input\":\"Once\",\"max_output_tokens\":-1,$digits}"
+expect_status 200
+expect_body '"status":"completed"*"max_output_tokens":null'
+expect_refused /v1/completions '{"prompt":"Once","max_tokens":-2}' 400 max_tokens
+expect_refused /v1/chat/completions '{"messages":[{"role":"user","content":"Once"}],"max_tokens":-0.5}' 400 max_tokens
+post /v1/messages '{"messages":[{"role":"user","content":"Once"}],"max_tokens":-1}'
+expect_status 400
+
 # fields within fields are named with what they are of
 expect_refused /v1/chat/completions "{$chat,\"reasoning\":{\"effort\":\"enormous\"}}" 400 reasoning.effort
 expect_refused /v1/chat/completions "{$chat,\"reasoning\":{\"enabled\":1}}" 400 reasoning.enabled
