@@ -13,6 +13,7 @@ static const mf_srv_route routes[] = {
     {"POST", "/completions", mf_srv_api_completions, true, false},
     {"POST", "/responses", mf_srv_api_responses, true, false},
     {"POST", "/responses/input_tokens", mf_srv_api_responses_count, true, false},
+    {"POST", "/responses/compact", mf_srv_api_responses_compact, false, false},
     {"GET", "/responses/*", mf_srv_api_response, false, false},
     {"DELETE", "/responses/*", mf_srv_api_response_drop, false, false},
     {"GET", "/responses/*/input_items", mf_srv_api_response_items, false, false},

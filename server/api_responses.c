@@ -641,3 +641,13 @@ bool mf_srv_api_responses_count(mf_srv_request *request, mf_srv_refusal *r)
                   n_tokens);
     return true;
 }
+
+/* Clients ask there whether it can be done, and know by the 404 that it cannot: as the id of a
+ * response the path would have other methods, and say 405. */
+bool mf_srv_api_responses_compact(mf_srv_request *request, mf_srv_refusal *r)
+{
+    (void)request;
+    return mf_srv_refuse(r, 404,
+                         "there is nothing at /v1/responses/compact: nothing is compacted "
+                         "by this server");
+}

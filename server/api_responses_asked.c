@@ -3,13 +3,11 @@
 #include "api_responses_asked.h"
 
 #include "conversation_items.h"
+#include "item_list.h"
 #include "model.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define ID_PREFIX "resp_"
 
 static bool no_memory(mf_srv_refusal *r)
 {
@@ -58,28 +56,42 @@ static bool put_previous(mf_srv_request *request, mf_srv_bytes *out, mf_srv_refu
     return false;
 }
 
-/* The item of an earlier response that an id is: its name has the response's letters and its place
- * (put_item_id of api_responses.c). */
-static bool put_referred(mf_srv_request *request, const char *id, mf_srv_bytes *out)
+/* The item of that id among those that were looked at last. False: it is not there. */
+static bool put_found(const mf_srv_asked *asked, const char *id, mf_srv_bytes *out)
 {
-    char response_id[MF_SRV_ID_BYTES];
-    const char *letters = strchr(id, '_'), *place = letters ? strrchr(letters + 1, '_') : NULL;
-    mf_srv_bytes response = {0};
-    bool is_found = false;
-    if (!place || (size_t)(place - letters) > sizeof response_id - sizeof ID_PREFIX)
-        return false;
-    snprintf(response_id, sizeof response_id, ID_PREFIX "%.*s", (int)(place - letters - 1),
-             letters + 1);
-    if (mf_srv_responses_find(request->server->model.responses, response_id, request->key, NULL,
-                              &response, NULL) &&
-        !response.has_failed) {
-        yyjson_doc *doc = yyjson_read(response.data, response.n_bytes, 0);
-        yyjson_val *item = yyjson_arr_get(yyjson_obj_get(yyjson_doc_get_root(doc), "output"),
-                                          (size_t)strtoul(place + 1, NULL, 10));
-        is_found = yyjson_equals_str(yyjson_obj_get(item, "id"), id) && mf_srv_put_value(out, item);
-        yyjson_doc_free(doc);
+    yyjson_val *item;
+    size_t i, n;
+    yyjson_arr_foreach(yyjson_doc_get_root(asked->looked_at), i, n, item)
+    {
+        if (mf_srv_is_item(item, id))
+            return mf_srv_put_value(out, item);
     }
-    mf_srv_bytes_free(&response);
+    return false;
+}
+
+/* The item of that id among all that is kept for the key: what was said to a model, what it said,
+ * and what a conversation was given. False: there is none. A request's references mostly lead to
+ * one conversation, which is read once. */
+static bool put_referred(mf_srv_request *request, const char *id, mf_srv_asked *asked)
+{
+    mf_srv_responses *const lists[] = {request->server->model.responses,
+                                       request->server->model.conversations};
+    mf_srv_bytes begin = {0};
+    bool is_found = put_found(asked, id, &asked->text);
+    mf_srv_puts(&begin, "{\"id\":"); /* as mf_srv_put_item writes it */
+    mf_srv_puts_json(&begin, id);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && !begin.has_failed; i++) {
+        mf_srv_bytes items = {0};
+        size_t n_seen = 0;
+        while (!is_found &&
+               mf_srv_responses_search(lists[i], request->key, begin.data, &n_seen, &items)) {
+            yyjson_doc_free(asked->looked_at);
+            asked->looked_at = items.has_failed ? NULL : mf_srv_parse_items(&items);
+            is_found = put_found(asked, id, &asked->text);
+            mf_srv_bytes_free(&items);
+        }
+    }
+    mf_srv_bytes_free(&begin);
     return is_found;
 }
 
@@ -109,7 +121,7 @@ static bool put_item(mf_srv_request *request, yyjson_val *item, size_t i, mf_srv
         const size_t begin = out->n_bytes;
         return take_own(asked, begin, mf_srv_put_item(item, out), r);
     }
-    if (id && put_referred(request, id, out))
+    if (id && put_referred(request, id, asked))
         return true;
     snprintf(name, sizeof name, "input[%zu].id", i);
     return mf_srv_refuse_field(r, name, "Item with id '%.60s' not found.", id ? id : "");
@@ -170,6 +182,7 @@ bool mf_srv_asked_open(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refu
 void mf_srv_asked_free(mf_srv_asked *asked)
 {
     yyjson_doc_free(asked->doc);
+    yyjson_doc_free(asked->looked_at);
     mf_srv_bytes_free(&asked->text);
     mf_srv_bytes_free(&asked->own);
     *asked = (mf_srv_asked){0};

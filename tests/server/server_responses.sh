@@ -43,11 +43,29 @@ expect_true test "$n_third" -gt "$n_tokens"
 # an item by its id
 n_tokens "\"input\":[{\"role\":\"user\",\"content\":\"Once upon a time\"},{\"type\":\"item_reference\",\"id\":\"$item\"},{\"role\":\"user\",\"content\":\"And?\"}],\"reasoning\":{\"effort\":\"none\"}"
 expect_equal "$n_tokens" "$n_whole"
+# one that was asked with, be its id this server's or the client's, and one of a conversation
+ask "/v1/responses/$id/input_items" -H 'x-api-key: first-key'
+n_tokens "\"input\":[{\"type\":\"item_reference\",\"id\":\"$(value first_id)\"},{\"type\":\"item_reference\",\"id\":\"$item\"},{\"role\":\"user\",\"content\":\"And?\"}],\"reasoning\":{\"effort\":\"none\"}"
+expect_equal "$n_tokens" "$n_whole"
+as first /v1/responses "{\"input\":[{\"id\":\"mine \\\"1\\\"\",\"role\":\"user\",\"content\":\"Once upon a time\"}],$asked}"
+n_tokens "\"input\":[{\"type\":\"item_reference\",\"id\":\"mine \\\"1\\\"\"},{\"type\":\"item_reference\",\"id\":\"$item\"},{\"role\":\"user\",\"content\":\"And?\"}],\"reasoning\":{\"effort\":\"none\"}"
+expect_equal "$n_tokens" "$n_whole"
+as first /v1/conversations '{"items":[{"id":"told_1","role":"user","content":"Once upon a time"}]}'
+n_tokens "\"input\":[{\"type\":\"item_reference\",\"id\":\"told_1\"},{\"type\":\"item_reference\",\"id\":\"$item\"},{\"role\":\"user\",\"content\":\"And?\"}],\"reasoning\":{\"effort\":\"none\"}"
+expect_equal "$n_tokens" "$n_whole"
+as second /v1/responses '{"input":[{"type":"item_reference","id":"told_1"}]}'
+expect_status 400
 for none in "${item}0" msg_ msg_x_0 "resp_x" "${id}_9"; do
     as first /v1/responses "{\"input\":[{\"type\":\"item_reference\",\"id\":\"$none\"}]}"
     expect_status 400
     expect_body '"param":"input[0].id"'
 done
+# nothing is compacted: as where there is nothing, not as where a response could be
+as first /v1/responses/compact '{"input":"x","model":"m"}'
+expect_status 404
+expect_body 'there is nothing at /v1/responses/compact'
+as second "/v1/responses/$id" '{}'
+expect_status 405
 # what a response was made from, each item with an id that stays, in pages
 items_of() { # QUERY: of the second response
     ask "/v1/responses/$second/input_items$1" -H 'x-api-key: first-key'
