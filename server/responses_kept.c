@@ -122,6 +122,14 @@ static bool has_failed(const mf_srv_stored *k)
     return k->items.has_failed || k->response.has_failed || k->events.has_failed;
 }
 
+bool mf_srv_responses_fit(const mf_srv_responses *r, const mf_srv_stored *k)
+{
+    const size_t n_ends = 3; /* of the texts, which keep no other room (trim) */
+    return !has_failed(k) &&
+           k->items.n_bytes + k->response.n_bytes + k->events.n_bytes + n_ends + sizeof(entry) <=
+               r->max_bytes;
+}
+
 /* With the lock held: takes the id and the texts over, in any case. False: they are not kept. */
 static bool keep(mf_srv_responses *r, char *id, size_t who, mf_srv_stored *kept)
 {

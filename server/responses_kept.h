@@ -26,6 +26,8 @@ typedef struct mf_srv_stored {
     mf_srv_bytes events;   /* those of a stream that can be read again; empty: there was none */
 } mf_srv_stored;
 
+/* Whether so much can be kept, in the place of all else. */
+bool mf_srv_responses_fit(const mf_srv_responses *responses, const mf_srv_stored *kept);
 /* Takes the texts over, in any case. who: the key's number. False: they are not kept, since they
  * are more than all that is kept may be, or for lack of memory. */
 bool mf_srv_responses_put(mf_srv_responses *responses, const char *id, size_t who,

@@ -213,5 +213,45 @@ expect_equal "$(value input_tokens)" "$n_tokens"
 post /v1/responses/input_tokens "{\"input\":[$once,{\"type\":\"custom_tool_call\",\"call_id\":\"1\",\"name\":\"noon\",\"input\":\"a\\u0000b\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"1\",\"output\":\"x\"}],\"tools\":[$tool]}"
 expect_status 200
 stop_server
+
+# what is more than can be kept is not said to be
+start_server "$scratch/thinks" --max-body 40M
+with_image() { # FILE N_BYTES FIELDS: a request with an image of so many bytes, which is kept as it came
+    printf '{"input":[{"role":"user","content":"Once"},{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"1","output":[{"type":"input_image","image_url":"' >"$1"
+    head -c "$2" /dev/zero | tr '\0' a >>"$1"
+    printf '"}]}],"reasoning":{"effort":"none"},"seed":3,%s}' "$3" >>"$1"
+}
+with_image "$scratch/body" 33554432 '"max_output_tokens":2'
+post /v1/responses "@$scratch/body"
+expect_status 200
+expect_body '"store":false'
+ask "/v1/responses/$(value id)"
+expect_status 404
+with_image "$scratch/body" 33554432 '"max_output_tokens":2,"stream":true'
+post /v1/responses "@$scratch/body"
+expect_body '"type":"response.incomplete"'
+expect_equal "$(grep -A1 '^event: response.incomplete' "$out" | grep -c '"store":false')" 1
+with_image "$scratch/body" 33554432 '"max_output_tokens":2,"background":true'
+expect_refused /v1/responses "@$scratch/body" 400 background
+# in the background it is known at the end alone, and said in its place
+with_image "$scratch/body" 33488000 '"max_output_tokens":60,"background":true,"top_logprobs":20,"ignore_eos":true'
+post /v1/responses "@$scratch/body"
+expect_status 200
+id=$(value id)
+is_over() {
+    ask "/v1/responses/$id"
+    [ "$(value status)" != queued ] && [ "$(value status)" != in_progress ]
+}
+wait_for is_over
+expect_status 200
+expect_equal "$(value status)" failed
+expect_body 'the response is too large to be kept'
+with_image "$scratch/body" 33000000 '"max_output_tokens":2,"background":true'
+post /v1/responses "@$scratch/body"
+id=$(value id)
+wait_for is_over
+expect_equal "$(value status)" incomplete
+expect_body '"store":true'
+stop_server
 expect_empty "$err"
 finish
