@@ -50,6 +50,23 @@ static void begin_tool(const char *name, const char *space, mf_srv_conversation 
     mf_srv_bytes_free(&shown);
 }
 
+/* A name that every syntax of calls writes as it is and reads as it was. */
+static bool check_name(yyjson_val *name, const char *place, mf_srv_refusal *r)
+{
+    char field[MF_SRV_PARAM_BYTES];
+    snprintf(field, sizeof field, "%.60s.name", place);
+    if (!mf_srv_is_text(name, field, r))
+        return false;
+    if (yyjson_get_len(name) == 0 || yyjson_get_len(name) > MAX_NAME_BYTES)
+        return mf_srv_refuse_field(r, field, "expected 1 to %d bytes", MAX_NAME_BYTES);
+    for (const char *s = yyjson_get_str(name); *s; s++)
+        if ((unsigned char)*s < 0x20 || strchr("\"\\<>", *s))
+            return mf_srv_refuse_field(r, field,
+                                       "expected no quotes, backslashes, < and >, nor control "
+                                       "characters");
+    return true;
+}
+
 /* schema: the member with the parameters. place: of the object. space: its group; NULL: none. */
 static bool put_function(yyjson_val *function, const char *schema, const char *place,
                          const char *space, mf_srv_conversation *c, mf_srv_refusal *r)
@@ -59,11 +76,10 @@ static bool put_function(yyjson_val *function, const char *schema, const char *p
     yyjson_val *name = yyjson_obj_get(function, "name");
     yyjson_val *about = mf_srv_field_of(function, "description");
     yyjson_val *parameters = mf_srv_field_of(function, schema);
-    snprintf(field, sizeof field, "%.60s.name", place);
-    if (!mf_srv_is_text(name, field, r))
+    bool is_strict = false;
+    snprintf(field, sizeof field, "%.60s.strict", place);
+    if (!check_name(name, place, r) || !mf_srv_get_bool(function, field, &is_strict, r))
         return false;
-    if (yyjson_get_len(name) == 0 || yyjson_get_len(name) > MAX_NAME_BYTES)
-        return mf_srv_refuse_field(r, field, "expected 1 to %d bytes", MAX_NAME_BYTES);
     snprintf(field, sizeof field, "%.60s.description", place);
     if (about && !mf_srv_is_text(about, field, r))
         return false;
@@ -80,7 +96,7 @@ static bool put_function(yyjson_val *function, const char *schema, const char *p
         mf_srv_puts(out, "{\"type\":\"object\",\"properties\":{}}");
     bool is_good = !parameters || put_value(parameters, out, r);
     mf_srv_puts(out, "}}");
-    mf_srv_puts(&c->strict, yyjson_is_true(yyjson_obj_get(function, "strict")) ? "1" : "0");
+    mf_srv_puts(&c->strict, is_strict ? "1" : "0");
     return is_good;
 }
 
@@ -163,8 +179,7 @@ static bool put_custom(yyjson_val *tool, const char *place, const char *space,
     char field[MF_SRV_PARAM_BYTES];
     yyjson_val *name = yyjson_obj_get(tool, "name"), *about = mf_srv_field_of(tool, "description");
     mf_srv_bytes *out = &c->tools;
-    snprintf(field, sizeof field, "%.60s.name", place);
-    if (!mf_srv_is_text(name, field, r))
+    if (!check_name(name, place, r))
         return false;
     snprintf(field, sizeof field, "%.60s.description", place);
     if (about && !mf_srv_is_text(about, field, r))
@@ -249,8 +264,7 @@ static bool read_responses_tool(yyjson_val *tool, const char *place, mf_srv_conv
     size_t i, n;
     if (!yyjson_equals_str(yyjson_obj_get(tool, "type"), "namespace"))
         return read_flat_tool(tool, place, NULL, c, r);
-    snprintf(inner, sizeof inner, "%.70s.name", place);
-    if (!mf_srv_is_text(space, inner, r))
+    if (!check_name(space, place, r))
         return false;
     yyjson_arr_foreach(yyjson_obj_get(tool, "tools"), i, n, item)
     {
@@ -306,11 +320,9 @@ static const struct {
 static bool put_client_tool(yyjson_val *tool, size_t which, const char *place,
                             mf_srv_conversation *c, mf_srv_refusal *r)
 {
-    char field[MF_SRV_PARAM_BYTES];
     yyjson_val *name = yyjson_obj_get(tool, "name");
     mf_srv_bytes *out = &c->tools;
-    snprintf(field, sizeof field, "%.60s.name", place);
-    if (!mf_srv_is_text(name, field, r))
+    if (!check_name(name, place, r))
         return false;
     begin_tool(yyjson_get_str(name), NULL, c);
     mf_srv_puts(out, ",\"description\":");

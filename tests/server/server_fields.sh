@@ -110,6 +110,14 @@ expect_refused /v1/chat/completions "{$chat,\"tools\":[7]}" 400 'tools[0]'
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{}}]}" 400 'tools[0].function.name'
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]}" 400 'tools[0].function.name'
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":[]}}]}" 400 'tools[0].function.parameters'
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":\"yes\"}}]}" 400 'tools[0].function.strict'
+expect_refused /v1/responses "{$response,\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"strict\":1}]}" 400 'tools[0].strict'
+# a name that a syntax of calls would read otherwise, of any kind of tool
+for name in 'a\"b' 'a\\b' '<a' 'a>' 'a\nb' ''; do
+    expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"$name\"}}]}" 400 'tools[0].function.name'
+    expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"$name\"}}]}" 400 'tools[0].custom.name'
+    expect_refused /v1/responses "{$response,\"tools\":[{\"type\":\"namespace\",\"name\":\"$name\",\"tools\":[]}]}" 400 'tools[0].name'
+done
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"schema\":{}}}]}" 400 'tools[0].function.schema'
 expect_refused /v1/chat/completions "{$chat,\"parallel_tool_calls\":1}" 400 parallel_tool_calls
 expect_refused /v1/chat/completions "{$chat,\"documents\":[1]}" 400 documents
