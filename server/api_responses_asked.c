@@ -167,7 +167,8 @@ bool mf_srv_asked_open(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refu
         return false;
     if (!asked->text.data && !refers(input))
         return true;
-    if (!yyjson_is_str(input) && !mf_srv_check_messages(input, "input", r))
+    const bool says_nothing = !input || (yyjson_is_arr(input) && yyjson_arr_size(input) == 0);
+    if (!says_nothing && !yyjson_is_str(input) && !mf_srv_check_messages(input, "input", r))
         return false;
     yyjson_doc *earlier = mf_srv_parse_items(&asked->text);
     asked->n_earlier = yyjson_arr_size(yyjson_doc_get_root(earlier));
