@@ -102,6 +102,13 @@ expect_no_body arguments
 post /v1/chat/completions "{$(printf '%s' "$asked" | sed 's/]$//'),{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"$call_id\",\"type\":\"custom\",\"custom\":{\"name\":\"patch\",\"input\":\"*** \\\"x\\\"\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"$call_id\",\"content\":\"done\"}],$it,$custom}"
 expect_status 200
 expect_true test "$(value cached_tokens)" -ge $((n_held - 1))
+# of one that is cut so much of the text as was written, wherever that is: not the JSON around it
+for n in 16 24 32 40 48 56 64; do
+    post /v1/chat/completions "{$asked,$custom,\"tool_choice\":{\"type\":\"custom\",\"custom\":{\"name\":\"patch\"}},\"seed\":2,\"max_tokens\":$n,\"stream\":true}"
+    expect_body '"finish_reason":"length"'
+    expect_no_body '"input":"{'
+done
+expect_true grep -q '"custom":{"input":"[^"{]' "$out"
 # a response's request where a chat's belongs, as Cursor sends it: a chat's answer
 post /v1/chat/completions "{\"instructions\":\"Code.\",\"input\":[$item],$it,\"tools\":[{\"type\":\"custom\",\"name\":\"patch\",\"description\":\"Patches.\"},{\"type\":\"function\",\"name\":\"one\",\"parameters\":{\"type\":\"object\"}}],\"parallel_tool_calls\":false,\"include\":[\"reasoning.encrypted_content\"],\"stream\":true}"
 expect_status 200
