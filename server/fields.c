@@ -45,6 +45,8 @@ bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_fiel
         if (!key_text) /* never of a parsed object: its keys are strings */
             continue;
         const mf_srv_field *field = find(tables, key);
+        if (!field && yyjson_is_null(value)) /* as many as there may be: no search for each */
+            continue;
         snprintf(name, sizeof name, "%s%s%s", what, *what ? "." : "", key_text);
         if (yyjson_obj_getn(object, key_text, yyjson_get_len(key)) != value)
             return mf_srv_refuse_field(r, name, "given twice");

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define MAX_TOOLS 1024
+/* With those of groups, and those that are said again in the middle of a conversation. */
+#define MAX_ALL_TOOLS 4096
 #define MAX_NAME_BYTES 256
 
 static bool refuse_unsupported(mf_srv_refusal *r, const char *field, const char *what)
@@ -269,6 +271,8 @@ static bool read_responses_tool(yyjson_val *tool, const char *place, mf_srv_conv
     yyjson_arr_foreach(yyjson_obj_get(tool, "tools"), i, n, item)
     {
         snprintf(inner, sizeof inner, "%.60s.tools[%zu]", place, i);
+        if (c->strict.n_bytes >= MAX_ALL_TOOLS) /* one for each; their names are compared */
+            return mf_srv_refuse_field(r, inner, "more than %d tools", MAX_ALL_TOOLS);
         if (!read_flat_tool(item, inner, yyjson_get_str(space), c, r))
             return false;
     }
@@ -475,11 +479,14 @@ static bool choose_allowed(yyjson_val *choice, mf_srv_conversation *c, mf_srv_re
 {
     yyjson_val *inner = yyjson_obj_get(choice, "allowed_tools");
     yyjson_val *allowed = inner ? inner : choice, *mode = yyjson_obj_get(allowed, "mode");
+    yyjson_val *list = yyjson_obj_get(allowed, "tools");
     const bool is_required = yyjson_equals_str(mode, "required");
     if (!is_required && !yyjson_equals_str(mode, "auto"))
         return mf_srv_refuse_field(r, "tool_choice", "expected the mode 'auto' or 'required'");
-    return keep_allowed(yyjson_obj_get(allowed, "tools"), c, r) &&
-           (!is_required || force(NULL, c, r));
+    if (!yyjson_is_arr(list) || yyjson_arr_size(list) > MAX_ALL_TOOLS)
+        return mf_srv_refuse_field(r, "tool_choice",
+                                   "expected an array of at most %d allowed tools", MAX_ALL_TOOLS);
+    return keep_allowed(list, c, r) && (!is_required || force(NULL, c, r));
 }
 
 /* Without a choice the model is shown none. */

@@ -112,6 +112,18 @@ expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":[]}}]}" 400 'tools[0].function.parameters'
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":\"yes\"}}]}" 400 'tools[0].function.strict'
 expect_refused /v1/responses "{$response,\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"strict\":1}]}" 400 'tools[0].strict'
+# what would take long to compare is taken quickly, or refused
+many() { # N FORMAT: so many, with commas between
+    awk -v n="$1" -v format="$2" 'BEGIN { for (i = 0; i < n; i++) printf (i > 0 ? "," : "") format, i }'
+}
+printf '{%s,%s}' "$chat" "$(many 60000 '"k%d":null')" >"$scratch/nulls"
+post /v1/chat/completions "@$scratch/nulls" -m 3
+expect_status 200
+printf '{%s,"tools":[{"type":"namespace","name":"a","tools":[%s]}]}' "$response" "$(many 5000 '{"type":"function","name":"f%d"}')" >"$scratch/group"
+expect_refused /v1/responses "@$scratch/group" 400 'tools[0].tools[4096]'
+printf '{%s,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[%s]}}}' "$chat" "$(many 5000 '{"name":"f%d"}')" >"$scratch/allowed"
+expect_refused /v1/chat/completions "@$scratch/allowed" 400 tool_choice
+expect_body 'at most 4096'
 # a name that a syntax of calls would read otherwise, of any kind of tool
 for name in 'a\"b' 'a\\b' '<a' 'a>' 'a\nb' ''; do
     expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"$name\"}}]}" 400 'tools[0].function.name'
