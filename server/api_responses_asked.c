@@ -9,6 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What is searched for a request's references: about a second's work, where each that leads to one
+ * conversation with all others takes next to none. */
+#define MAX_LOOKED_AT ((size_t)1 << 30)
+#define ITEM_BYTES 32 /* looking at an item takes as long as so many bytes of text */
+
 static bool no_memory(mf_srv_refusal *r)
 {
     return mf_srv_refuse(r, 503, "out of memory for the items");
@@ -57,12 +62,13 @@ static bool put_previous(mf_srv_request *request, mf_srv_bytes *out, mf_srv_refu
 }
 
 /* The item of that id among those that were looked at last. False: it is not there. */
-static bool put_found(const mf_srv_asked *asked, const char *id, mf_srv_bytes *out)
+static bool put_found(mf_srv_asked *asked, const char *id, mf_srv_bytes *out)
 {
     yyjson_val *item;
     size_t i, n;
     yyjson_arr_foreach(yyjson_doc_get_root(asked->looked_at), i, n, item)
     {
+        asked->n_looked_at += ITEM_BYTES;
         if (mf_srv_is_item(item, id))
             return mf_srv_put_value(out, item);
     }
@@ -83,8 +89,8 @@ static bool put_referred(mf_srv_request *request, const char *id, mf_srv_asked *
     for (size_t i = 0; i < sizeof lists / sizeof *lists && !begin.has_failed; i++) {
         mf_srv_bytes items = {0};
         size_t n_seen = 0;
-        while (!is_found &&
-               mf_srv_responses_search(lists[i], request->key, begin.data, &n_seen, &items)) {
+        while (!is_found && mf_srv_responses_search(lists[i], request->key, begin.data, &n_seen,
+                                                    &asked->n_looked_at, &items)) {
             yyjson_doc_free(asked->looked_at);
             asked->looked_at = items.has_failed ? NULL : mf_srv_parse_items(&items);
             is_found = put_found(asked, id, &asked->text);
@@ -121,10 +127,18 @@ static bool put_item(mf_srv_request *request, yyjson_val *item, size_t i, mf_srv
         const size_t begin = out->n_bytes;
         return take_own(asked, begin, mf_srv_put_item(item, out), r);
     }
-    if (id && put_referred(request, id, asked))
-        return true;
+    const size_t n_before = out->n_bytes;
     snprintf(name, sizeof name, "input[%zu].id", i);
-    return mf_srv_refuse_field(r, name, "Item with id '%.60s' not found.", id ? id : "");
+    if (asked->n_looked_at > MAX_LOOKED_AT)
+        return mf_srv_refuse_field(r, name, "too much is kept to look for so many items in it");
+    if (!id || !put_referred(request, id, asked))
+        return mf_srv_refuse_field(r, name, "Item with id '%.60s' not found.", id ? id : "");
+    asked->n_referred += out->n_bytes - n_before;
+    return asked->n_referred <= MF_SRV_RESPONSE_BYTES ||
+           mf_srv_refuse_field(r, name,
+                               "with this one, items that are referred to have more than "
+                               "%zu bytes",
+                               MF_SRV_RESPONSE_BYTES);
 }
 
 /* The request's own items, each with an id, behind what is there. */

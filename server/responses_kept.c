@@ -184,15 +184,17 @@ bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_s
 }
 
 bool mf_srv_responses_search(mf_srv_responses *r, size_t who, const char *text, size_t *n_seen,
-                             mf_srv_bytes *items)
+                             size_t *n_bytes, mf_srv_bytes *items)
 {
     bool is_found = false;
     pthread_mutex_lock(&r->lock);
     while (!is_found && *n_seen < r->n) {
         const entry *e = &r->list[r->n - ++*n_seen];
         const mf_srv_bytes *in = &e->kept.items;
-        is_found = e->who == who && !e->job && in->n_bytes > 0 &&
-                   memmem(in->data, in->n_bytes, text, strlen(text)) != NULL;
+        if (e->who != who || e->job || in->n_bytes == 0)
+            continue;
+        *n_bytes += in->n_bytes;
+        is_found = memmem(in->data, in->n_bytes, text, strlen(text)) != NULL;
         if (is_found)
             copy(in, items);
     }

@@ -37,9 +37,10 @@ bool mf_srv_responses_put(mf_srv_responses *responses, const char *id, size_t wh
 bool mf_srv_responses_find(mf_srv_responses *responses, const char *id, size_t who,
                            mf_srv_bytes *items, mf_srv_bytes *response, mf_srv_bytes *events);
 /* Puts a copy of the items, of one that is over, in which the text stands. *n_seen, at first 0: how
- * many were looked at, from the one used last on. False: there are no more. */
+ * many were looked at, from the one used last on; *n_bytes: the bytes that were, added to what it
+ * has. False: there are no more. */
 bool mf_srv_responses_search(mf_srv_responses *responses, size_t who, const char *text,
-                             size_t *n_seen, mf_srv_bytes *items);
+                             size_t *n_seen, size_t *n_bytes, mf_srv_bytes *items);
 /* Also of one in the making, of which there are items alone: those that it was asked for with. */
 bool mf_srv_responses_find_input(mf_srv_responses *responses, const char *id, size_t who,
                                  mf_srv_bytes *items, mf_srv_bytes *response);

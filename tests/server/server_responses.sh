@@ -252,6 +252,21 @@ id=$(value id)
 wait_for is_over
 expect_equal "$(value status)" incomplete
 expect_body '"store":true'
+# references to what has to be read again for each
+for name in one two; do
+    with_image "$scratch/body" 12000000 '"max_output_tokens":1'
+    sed "s/{\"role\"/{\"id\":\"$name\",\"role\"/; s/{\"type\":\"function_call_output\"/{\"id\":\"large\",\"type\":\"function_call_output\"/" "$scratch/body" >"$scratch/named"
+    post /v1/responses "@$scratch/named"
+    expect_body '"store":true'
+done
+pair='{"type":"item_reference","id":"one"},{"type":"item_reference","id":"two"}'
+post /v1/responses "{\"input\":[$pair],\"max_output_tokens\":1,\"store\":false}"
+expect_status 200
+expect_refused /v1/responses "{\"input\":[$(awk -v pair="$pair" 'BEGIN { for (i = 0; i < 100; i++) printf "%s,", pair }')$pair]}" 400 ''
+expect_body 'too much is kept'
+large='{"type":"item_reference","id":"large"}'
+expect_refused /v1/responses "{\"input\":[$large,$large,$large]}" 400 'input[2].id'
+expect_body 'items that are referred to have more than 33554432 bytes'
 stop_server
 expect_empty "$err"
 finish
