@@ -267,6 +267,20 @@ expect_body 'too much is kept'
 large='{"type":"item_reference","id":"large"}'
 expect_refused /v1/responses "{\"input\":[$large,$large,$large]}" 400 'input[2].id'
 expect_body 'items that are referred to have more than 33554432 bytes'
+# results whose calls nobody has seen: each is looked for in what is before it, but not in all of that
+results() { # N: a message of so many
+    printf '{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"x"}'
+    awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) printf ",{\"type\":\"tool_result\",\"tool_use_id\":\"1\"}" }'
+    printf ']}]}'
+}
+results 99000 >"$scratch/body"
+post /v1/messages "@$scratch/body" -m "$([ -n "${SANITIZE:-}" ] && echo 200 || echo 12)"
+expect_status 400
+expect_body 'prompt is too long'
+results 100001 >"$scratch/body"
+post /v1/messages "@$scratch/body"
+expect_status 400
+expect_body 'more than 100000 messages'
 stop_server
 expect_empty "$err"
 finish
