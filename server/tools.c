@@ -158,6 +158,9 @@ static bool check(yyjson_val *object, const char *place, const mf_srv_field *tab
 static bool add_odd(mf_srv_conversation *c, yyjson_val *name, const char *space, bool is_custom,
                     mf_srv_refusal *r)
 {
+    if (c->odd.n == MAX_ALL_TOOLS) /* all are looked at for each call of the history */
+        return mf_srv_refuse_field(r, "tools", "more than %d custom tools and tools of groups",
+                                   MAX_ALL_TOOLS);
     mf_srv_odd_tool *list =
         c->names.has_failed ? NULL : realloc(c->odd.list, (c->odd.n + 1) * sizeof *list);
     if (!list)

@@ -121,6 +121,11 @@ post /v1/chat/completions "@$scratch/nulls" -m 3
 expect_status 200
 printf '{%s,"tools":[{"type":"namespace","name":"a","tools":[%s]}]}' "$response" "$(many 5000 '{"type":"function","name":"f%d"}')" >"$scratch/group"
 expect_refused /v1/responses "@$scratch/group" 400 'tools[0].tools[4096]'
+customs=$(many 1024 '{"type":"custom","name":"f%d"}')
+again="{\"type\":\"additional_tools\",\"tools\":[$customs]}"
+printf '{"max_output_tokens":1,"input":[%s,%s,%s,%s,%s,{"role":"user","content":"x"}]}' "$again" "$again" "$again" "$again" "$again" >"$scratch/customs"
+expect_refused /v1/responses "@$scratch/customs" 400 tools
+expect_body 'more than 4096 custom tools'
 printf '{%s,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[%s]}}}' "$chat" "$(many 5000 '{"name":"f%d"}')" >"$scratch/allowed"
 expect_refused /v1/chat/completions "@$scratch/allowed" 400 tool_choice
 expect_body 'at most 4096'
