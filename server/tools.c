@@ -36,13 +36,28 @@ static bool is_named(const mf_srv_conversation *c, const char *name)
     return false;
 }
 
+/* Whether a tool of the list that is in no group has that name: it keeps it, wherever it stands. */
+static bool is_plain(yyjson_val *list, const char *name)
+{
+    size_t i, n;
+    yyjson_val *tool;
+    yyjson_arr_foreach(list, i, n, tool)
+    {
+        if (yyjson_equals_str(yyjson_obj_get(tool, "name"), name) &&
+            (yyjson_equals_str(yyjson_obj_get(tool, "type"), "function") ||
+             yyjson_equals_str(yyjson_obj_get(tool, "type"), "custom")))
+            return true;
+    }
+    return false;
+}
+
 /* The beginning of a tool up to its name, with its group's where another one has that name. space:
  * the group; NULL: none. */
 static void begin_tool(const char *name, const char *space, mf_srv_conversation *c)
 {
     mf_srv_bytes *out = &c->tools, shown = {0};
-    mf_srv_printf(&shown, "%s%s%s", space && is_named(c, name) ? space : "",
-                  space && is_named(c, name) ? "__" : "", name);
+    const bool is_taken = space && (is_plain(c->listed, name) || is_named(c, name));
+    mf_srv_printf(&shown, "%s%s%s", is_taken ? space : "", is_taken ? "__" : "", name);
     c->last_name = c->names.n_bytes;
     mf_srv_put(&c->names, shown.data ? shown.data : "", shown.n_bytes + (shown.data != NULL));
     mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
@@ -380,6 +395,7 @@ static bool add_tools(yyjson_val *tools, const char *where, bool may_repeat, rea
         return mf_srv_refuse_field(r, where, "expected an array of at most %d tools", MAX_TOOLS);
     if (!c->tools.data)
         mf_srv_puts(&c->tools, "[");
+    c->listed = tools;
     yyjson_arr_foreach(tools, i, n, tool)
     {
         const size_t n_before = c->names.n_bytes;

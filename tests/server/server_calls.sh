@@ -166,6 +166,13 @@ n_held=$(value total_tokens)
 post /v1/responses "{\"input\":[$item,{\"type\":\"function_call\",\"call_id\":\"$call_id\",\"name\":\"noon\",\"namespace\":\"mcp__b\",\"arguments\":\"{\\\"b\\\":2}\"},{\"type\":\"function_call_output\",\"call_id\":\"$call_id\",\"output\":\"now\"}],$groups}"
 expect_status 200
 expect_true test "$(value cached_tokens)" -ge $((n_held - 4)) # the grammar ended it
+# a tool of no group keeps its name, also where it stands behind the group's
+mixed='"tools":[{"type":"namespace","name":"mcp__a","tools":[{"type":"function","name":"noon","parameters":{"type":"object","properties":{}}}]},{"type":"function","name":"noon","parameters":{"type":"object","properties":{}}}],"seed":2,"max_output_tokens":300'
+post /v1/responses "{\"input\":[$item],$mixed,\"tool_choice\":{\"type\":\"function\",\"name\":\"noon\"}}"
+expect_status 200
+expect_body '"type":"function_call","call_id":"call_*","name":"noon","arguments":"'
+post /v1/responses "{\"input\":[$item],$mixed,\"tool_choice\":{\"type\":\"function\",\"name\":\"mcp__a__noon\"}}"
+expect_body '"type":"function_call","call_id":"call_*","name":"noon","namespace":"mcp__a","arguments":"'
 stop_server
 
 # An agent: it calls, thirty times, and gets results. The history comes back without thoughts, its
