@@ -13,6 +13,7 @@ static const mf_srv_route routes[] = {
     {"POST", "/completions", mf_srv_api_completions, true, false},
     {"POST", "/responses", mf_srv_api_responses, true, false},
     {"POST", "/responses/input_tokens", mf_srv_api_responses_count, true, false},
+    {"POST", "/responses/compact", mf_srv_api_responses_compact, false, false},
     {"GET", "/responses/*", mf_srv_api_response, false, false},
     {"DELETE", "/responses/*", mf_srv_api_response_drop, false, false},
     {"GET", "/responses/*/input_items", mf_srv_api_response_items, false, false},
@@ -245,12 +246,33 @@ bool mf_srv_is_custom(const mf_srv_job *job, const mf_srv_made_call *call)
     return odd && odd->is_custom;
 }
 
+/* The arguments of a call that was cut within its text, or behind it: as far as they were written.
+ * NULL: they are not. */
+static yyjson_doc *read_cut(const char *arguments, size_t n_bytes)
+{
+    static const char *const ends[] = {"\"}", "}"};
+    const size_t max_escape = sizeof "\\ud83d\\ude0" - 1; /* which may be cut, too */
+    yyjson_doc *doc = NULL;
+    for (size_t i = 0; !doc && i < 2 * (max_escape + 1) && i / 2 < n_bytes; i++) {
+        mf_srv_bytes text = {0};
+        mf_srv_put(&text, arguments, n_bytes - i / 2);
+        mf_srv_puts(&text, ends[i % 2]);
+        doc = text.has_failed ? NULL : yyjson_read(text.data, text.n_bytes, 0);
+        mf_srv_bytes_free(&text);
+    }
+    return doc;
+}
+
 void mf_srv_put_input(mf_srv_bytes *out, const char *arguments, size_t n_bytes)
 {
     yyjson_doc *doc = yyjson_read(arguments, n_bytes, 0);
+    if (!doc)
+        doc = read_cut(arguments, n_bytes);
     yyjson_val *input = yyjson_obj_get(yyjson_doc_get_root(doc), "input");
     if (yyjson_is_str(input))
         mf_srv_put_json(out, yyjson_get_str(input), yyjson_get_len(input));
+    else if (!memchr(arguments, ':', n_bytes)) /* cut before the text */
+        mf_srv_puts(out, "\"\"");
     else
         mf_srv_put_json(out, arguments, n_bytes);
     yyjson_doc_free(doc);

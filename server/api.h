@@ -49,6 +49,7 @@ bool mf_srv_api_chat(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_completions(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_responses(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_responses_count(mf_srv_request *request, mf_srv_refusal *r);
+bool mf_srv_api_responses_compact(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_response(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_response_items(mf_srv_request *request, mf_srv_refusal *r);
 bool mf_srv_api_response_drop(mf_srv_request *request, mf_srv_refusal *r);

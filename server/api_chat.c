@@ -293,8 +293,7 @@ static bool read_conversation(yyjson_val *object, mf_srv_job *job, mf_srv_conver
     yyjson_val *items = mf_srv_field_of(object, "input");
     if (!has_items(object))
         return mf_srv_read_chat_tools(object, c, r) && mf_srv_read_chat(object, c, r);
-    return mf_srv_get_count(object, "max_output_tokens", 1, INT32_MAX, &job->params.n_max_tokens,
-                            r) &&
+    return mf_srv_get_token_limit(object, "max_output_tokens", 1, &job->params.n_max_tokens, r) &&
            mf_srv_read_responses_tools(object, items, c, r) &&
            mf_srv_read_responses(object, items, 0, c, r);
 }
@@ -303,8 +302,8 @@ static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_conversatio
                          mf_srv_refusal *r)
 {
     mf_srv_params *p = &job->params;
-    return mf_srv_get_count(object, "max_tokens", 0, INT32_MAX, &p->n_max_tokens, r) &&
-           mf_srv_get_count(object, "max_completion_tokens", 0, INT32_MAX, &p->n_max_tokens, r) &&
+    return mf_srv_get_token_limit(object, "max_tokens", 0, &p->n_max_tokens, r) &&
+           mf_srv_get_token_limit(object, "max_completion_tokens", 0, &p->n_max_tokens, r) &&
            mf_srv_get_count(object, "n", 1, MF_SRV_MAX_CHOICES, &p->n_choices, r) &&
            mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&
            mf_srv_get_stream_options(object, p, r) && read_format(object, job, r) &&

@@ -320,7 +320,7 @@ static bool read_request(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)
 {
     mf_srv_params *p = &job->params;
     p->n_max_tokens = DEFAULT_TOKENS;
-    if (!mf_srv_get_count(object, "max_tokens", 0, INT32_MAX, &p->n_max_tokens, r) ||
+    if (!mf_srv_get_token_limit(object, "max_tokens", 0, &p->n_max_tokens, r) ||
         !get_choices(object, p, r))
         return false;
     return mf_srv_get_stops(object, "stop", p, r) && get_logprobs(object, p, r) &&

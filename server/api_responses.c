@@ -191,7 +191,7 @@ static void put_request(const mf_srv_job *job, mf_srv_bytes *out)
                   job->has_one_call ? "false" : "true", (double)sampler->temperature,
                   (double)sampler->top_p);
     mf_srv_printf(out, ",\"top_logprobs\":%u,\"store\":%s", job->params.n_top,
-                  job->is_kept ? "true" : "false");
+                  __atomic_load_n(&job->is_kept, __ATOMIC_RELAXED) ? "true" : "false");
     mf_srv_put(out, job->echo.data ? job->echo.data : "", job->echo.n_bytes);
 }
 
@@ -418,22 +418,44 @@ static void put_items(const mf_srv_job *job, mf_srv_bytes *out)
     }
 }
 
-/* What is kept of one that is over. last: of its events, what is not in its log yet. */
-static void keep(mf_srv_job *job, const char *status, const mf_srv_refusal *refusal,
-                 const mf_srv_bytes *last)
+/* What is kept of one that is over, but for its events. False: that is more than can be. */
+static bool gather(mf_srv_job *job, const char *status, const mf_srv_refusal *refusal,
+                   mf_srv_stored *kept)
 {
-    mf_srv_stored kept = {0};
-    if (job->log && mf_srv_log_copy(job->log, &kept.events))
-        mf_srv_put(&kept.events, last && last->data ? last->data : "", last ? last->n_bytes : 0);
-    else
-        mf_srv_bytes_free(&kept.events);
-    kept.items = job->items;
+    kept->items = job->items;
     job->items = (mf_srv_bytes){0};
-    put_response(job, &kept.response, status, refusal);
-    if (job->is_background)
-        mf_srv_responses_settled(job->served->responses, job, &kept);
+    put_response(job, &kept->response, status, refusal);
+    return mf_srv_responses_fit(job->served->responses, kept);
+}
+
+/* One that was made in the background is asked for by those who know nothing of it yet: that it
+ * cannot be kept is said in its place. */
+static void say_too_large(mf_srv_job *job, mf_srv_stored *kept)
+{
+    mf_srv_refusal why;
+    mf_srv_bytes_free(&kept->items);
+    mf_srv_bytes_free(&kept->response);
+    mf_srv_refuse(&why, 500,
+                  "the response is too large to be kept: with its input it has more "
+                  "than %zu bytes",
+                  MF_SRV_RESPONSE_BYTES);
+    put_object(job, &kept->response, "failed", &why, false);
+}
+
+/* Of one that was made in the background, with its events, as far as there is room for them. last:
+ * those that are not in its log yet. */
+static void settle_background(mf_srv_job *job, mf_srv_stored *kept, const mf_srv_bytes *last)
+{
+    mf_srv_responses *all = job->served->responses;
+    if (!mf_srv_responses_fit(all, kept))
+        say_too_large(job, kept);
+    if (job->log && mf_srv_log_copy(job->log, &kept->events))
+        mf_srv_put(&kept->events, last && last->data ? last->data : "", last ? last->n_bytes : 0);
     else
-        (void)mf_srv_responses_put(job->served->responses, job->id, job->key, &kept);
+        mf_srv_bytes_free(&kept->events);
+    if (!mf_srv_responses_fit(all, kept))
+        mf_srv_bytes_free(&kept->events);
+    mf_srv_responses_settled(all, job, kept);
 }
 
 static mf_srv_wanted settle(const mf_srv_job *job)
@@ -463,12 +485,27 @@ static bool extend_conversation(mf_srv_job *job, mf_srv_refusal *r)
     }
 }
 
+/* Whether it is kept is known before its client hears of it. In the background *kept is to be
+ * settled then, since its events are kept, too. */
+static void keep(mf_srv_job *job, const char *status, const mf_srv_refusal *refusal,
+                 mf_srv_stored *kept)
+{
+    if (!refusal)
+        put_items(job, &job->items);
+    const bool fits = gather(job, status, refusal, kept);
+    if (!job->is_background)
+        job->is_kept = mf_srv_responses_put(job->served->responses, job->id, job->key, kept);
+    else if (!fits) /* somebody may ask for it right now */
+        __atomic_store_n(&job->is_kept, false, __ATOMIC_RELAXED);
+}
+
 /* The answer is whole: it is kept before its client knows that, by the stream's last event or as a
  * document. */
 static void settle_answer(mf_srv_job *job, bool is_stream, mf_srv_bytes *out)
 {
     char name[64];
     mf_srv_refusal refusal = {0};
+    mf_srv_stored kept = {0};
     const mf_srv_wanted wanted = settle(job);
     const bool is_cancelled = wanted == MF_SRV_IS_CANCELLED;
     const bool has_failed = !is_cancelled && !extend_conversation(job, &refusal);
@@ -477,16 +514,15 @@ static void settle_answer(mf_srv_job *job, bool is_stream, mf_srv_bytes *out)
                          : has_failed  ? "failed"
                          : is_cut(job) ? "incomplete"
                                        : "completed";
+    if (wanted != MF_SRV_IS_DROPPED)
+        keep(job, status, why, &kept);
     snprintf(name, sizeof name, "response.%s", status);
     if (is_stream && !is_cancelled)
         put_last_event(job, out, name, status, why);
     if (!is_stream)
         put_response(job, out, status, why);
-    if (wanted == MF_SRV_IS_DROPPED)
-        return;
-    if (!has_failed)
-        put_items(job, &job->items);
-    keep(job, status, why, is_stream ? out : NULL);
+    if (wanted != MF_SRV_IS_DROPPED && job->is_background)
+        settle_background(job, &kept, is_stream ? out : NULL);
 }
 
 static void on_end(mf_srv_job *job, mf_srv_bytes *out)
@@ -500,6 +536,8 @@ static void on_fail(mf_srv_job *job, const mf_srv_refusal *refusal, mf_srv_bytes
 {
     if (job->sequence == 0)
         on_begin(job, out);
+    if (!job->is_background)
+        job->is_kept = false; /* one that failed is not */
     put_last_event(job, out, "response.failed", "failed", refusal);
 }
 
@@ -515,8 +553,11 @@ static void on_drop(mf_srv_job *job, const mf_srv_refusal *refusal)
         return;
     const mf_srv_wanted wanted = settle(job);
     const bool is_cancelled = !refusal || wanted == MF_SRV_IS_CANCELLED;
-    if (wanted != MF_SRV_IS_DROPPED)
-        keep(job, is_cancelled ? "cancelled" : "failed", is_cancelled ? NULL : refusal, NULL);
+    mf_srv_stored kept = {0};
+    if (wanted == MF_SRV_IS_DROPPED)
+        return;
+    (void)gather(job, is_cancelled ? "cancelled" : "failed", is_cancelled ? NULL : refusal, &kept);
+    settle_background(job, &kept, NULL);
 }
 
 static const mf_srv_protocol protocol = {.name = "responses",
@@ -592,8 +633,8 @@ static bool read_answer(mf_srv_request *request, mf_srv_job *job, mf_srv_refusal
     job->params.has_logprobs = job->params.has_logprobs || n_top > 0;
     return mf_srv_read_constraint(request->json, mf_srv_field_of(text, "format"), "text.format",
                                   job, r) &&
-           mf_srv_get_count(request->json, "max_output_tokens", 1, INT32_MAX,
-                            &job->params.n_max_tokens, r) &&
+           mf_srv_get_token_limit(request->json, "max_output_tokens", 1, &job->params.n_max_tokens,
+                                  r) &&
            mf_srv_get_stops(request->json, "stop", &job->params, r);
 }
 
@@ -640,4 +681,14 @@ bool mf_srv_api_responses_count(mf_srv_request *request, mf_srv_refusal *r)
     mf_srv_printf(&request->answer, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}",
                   n_tokens);
     return true;
+}
+
+/* Clients ask there whether it can be done, and know by the 404 that it cannot: as the id of a
+ * response the path would have other methods, and say 405. */
+bool mf_srv_api_responses_compact(mf_srv_request *request, mf_srv_refusal *r)
+{
+    (void)request;
+    return mf_srv_refuse(r, 404,
+                         "there is nothing at /v1/responses/compact: nothing is compacted "
+                         "by this server");
 }

@@ -3,13 +3,16 @@
 #include "api_responses_asked.h"
 
 #include "conversation_items.h"
+#include "item_list.h"
 #include "model.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define ID_PREFIX "resp_"
+/* What is searched for a request's references: about a second's work, where each that leads to one
+ * conversation with all others takes next to none. */
+#define MAX_LOOKED_AT ((size_t)1 << 30)
+#define ITEM_BYTES 32 /* looking at an item takes as long as so many bytes of text */
 
 static bool no_memory(mf_srv_refusal *r)
 {
@@ -58,28 +61,43 @@ static bool put_previous(mf_srv_request *request, mf_srv_bytes *out, mf_srv_refu
     return false;
 }
 
-/* The item of an earlier response that an id is: its name has the response's letters and its place
- * (put_item_id of api_responses.c). */
-static bool put_referred(mf_srv_request *request, const char *id, mf_srv_bytes *out)
+/* The item of that id among those that were looked at last. False: it is not there. */
+static bool put_found(mf_srv_asked *asked, const char *id, mf_srv_bytes *out)
 {
-    char response_id[MF_SRV_ID_BYTES];
-    const char *letters = strchr(id, '_'), *place = letters ? strrchr(letters + 1, '_') : NULL;
-    mf_srv_bytes response = {0};
-    bool is_found = false;
-    if (!place || (size_t)(place - letters) > sizeof response_id - sizeof ID_PREFIX)
-        return false;
-    snprintf(response_id, sizeof response_id, ID_PREFIX "%.*s", (int)(place - letters - 1),
-             letters + 1);
-    if (mf_srv_responses_find(request->server->model.responses, response_id, request->key, NULL,
-                              &response, NULL) &&
-        !response.has_failed) {
-        yyjson_doc *doc = yyjson_read(response.data, response.n_bytes, 0);
-        yyjson_val *item = yyjson_arr_get(yyjson_obj_get(yyjson_doc_get_root(doc), "output"),
-                                          (size_t)strtoul(place + 1, NULL, 10));
-        is_found = yyjson_equals_str(yyjson_obj_get(item, "id"), id) && mf_srv_put_value(out, item);
-        yyjson_doc_free(doc);
+    yyjson_val *item;
+    size_t i, n;
+    yyjson_arr_foreach(yyjson_doc_get_root(asked->looked_at), i, n, item)
+    {
+        asked->n_looked_at += ITEM_BYTES;
+        if (mf_srv_is_item(item, id))
+            return mf_srv_put_value(out, item);
     }
-    mf_srv_bytes_free(&response);
+    return false;
+}
+
+/* The item of that id among all that is kept for the key: what was said to a model, what it said,
+ * and what a conversation was given. False: there is none. A request's references mostly lead to
+ * one conversation, which is read once. */
+static bool put_referred(mf_srv_request *request, const char *id, mf_srv_asked *asked)
+{
+    mf_srv_responses *const lists[] = {request->server->model.responses,
+                                       request->server->model.conversations};
+    mf_srv_bytes begin = {0};
+    bool is_found = put_found(asked, id, &asked->text);
+    mf_srv_puts(&begin, "{\"id\":"); /* as mf_srv_put_item writes it */
+    mf_srv_puts_json(&begin, id);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && !begin.has_failed; i++) {
+        mf_srv_bytes items = {0};
+        size_t n_seen = 0;
+        while (!is_found && mf_srv_responses_search(lists[i], request->key, begin.data, &n_seen,
+                                                    &asked->n_looked_at, &items)) {
+            yyjson_doc_free(asked->looked_at);
+            asked->looked_at = items.has_failed ? NULL : mf_srv_parse_items(&items);
+            is_found = put_found(asked, id, &asked->text);
+            mf_srv_bytes_free(&items);
+        }
+    }
+    mf_srv_bytes_free(&begin);
     return is_found;
 }
 
@@ -109,10 +127,18 @@ static bool put_item(mf_srv_request *request, yyjson_val *item, size_t i, mf_srv
         const size_t begin = out->n_bytes;
         return take_own(asked, begin, mf_srv_put_item(item, out), r);
     }
-    if (id && put_referred(request, id, out))
-        return true;
+    const size_t n_before = out->n_bytes;
     snprintf(name, sizeof name, "input[%zu].id", i);
-    return mf_srv_refuse_field(r, name, "Item with id '%.60s' not found.", id ? id : "");
+    if (asked->n_looked_at > MAX_LOOKED_AT)
+        return mf_srv_refuse_field(r, name, "too much is kept to look for so many items in it");
+    if (!id || !put_referred(request, id, asked))
+        return mf_srv_refuse_field(r, name, "Item with id '%.60s' not found.", id ? id : "");
+    asked->n_referred += out->n_bytes - n_before;
+    return asked->n_referred <= MF_SRV_RESPONSE_BYTES ||
+           mf_srv_refuse_field(r, name,
+                               "with this one, items that are referred to have more than "
+                               "%zu bytes",
+                               MF_SRV_RESPONSE_BYTES);
 }
 
 /* The request's own items, each with an id, behind what is there. */
@@ -155,7 +181,8 @@ bool mf_srv_asked_open(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refu
         return false;
     if (!asked->text.data && !refers(input))
         return true;
-    if (!yyjson_is_str(input) && !mf_srv_check_messages(input, "input", r))
+    const bool says_nothing = !input || (yyjson_is_arr(input) && yyjson_arr_size(input) == 0);
+    if (!says_nothing && !yyjson_is_str(input) && !mf_srv_check_messages(input, "input", r))
         return false;
     yyjson_doc *earlier = mf_srv_parse_items(&asked->text);
     asked->n_earlier = yyjson_arr_size(yyjson_doc_get_root(earlier));
@@ -170,6 +197,7 @@ bool mf_srv_asked_open(mf_srv_request *request, mf_srv_asked *asked, mf_srv_refu
 void mf_srv_asked_free(mf_srv_asked *asked)
 {
     yyjson_doc_free(asked->doc);
+    yyjson_doc_free(asked->looked_at);
     mf_srv_bytes_free(&asked->text);
     mf_srv_bytes_free(&asked->own);
     *asked = (mf_srv_asked){0};

@@ -7,11 +7,14 @@
 
 /* Zero-initialise. */
 typedef struct mf_srv_asked {
-    yyjson_val *items; /* a string, or an array of items */
-    size_t n_earlier;  /* of the items, those of earlier responses */
-    yyjson_doc *doc;   /* what they are of; NULL: the request */
-    mf_srv_bytes text; /* the items as JSON without brackets; data NULL: not written yet */
-    mf_srv_bytes own;  /* those of them that the request says itself, once they are written */
+    yyjson_val *items;     /* a string, or an array of items */
+    size_t n_earlier;      /* of the items, those of earlier responses */
+    yyjson_doc *doc;       /* what they are of; NULL: the request */
+    yyjson_doc *looked_at; /* the items among which a reference was looked for last; NULL: none */
+    size_t n_looked_at;    /* in bytes, for all references */
+    size_t n_referred;     /* bytes of the items that they lead to */
+    mf_srv_bytes text;     /* the items as JSON without brackets; data NULL: not written yet */
+    mf_srv_bytes own;      /* those of them that the request says itself, once they are written */
     char conversation[MF_SRV_ID_BYTES]; /* which goes on; "": none */
 } mf_srv_asked;
 

@@ -55,10 +55,23 @@ static bool begin_log(mf_srv_job *job)
     return is_good;
 }
 
+/* What is kept of any that is made of it; the rest is left for what else a response has. */
+static bool check_size(const mf_srv_job *job, mf_srv_refusal *r)
+{
+    const size_t most = MF_SRV_RESPONSE_BYTES - ((size_t)64 << 10);
+    return job->items.n_bytes + job->echo.n_bytes <= most ||
+           mf_srv_refuse_field(r, "background",
+                               "the input, with what came before, has more than the %zu bytes that "
+                               "can be kept",
+                               most);
+}
+
 bool mf_srv_background_begin(mf_srv_request *request, mf_srv_job **reader, mf_srv_refusal *r)
 {
     mf_srv_job *job = request->job;
     *reader = NULL;
+    if (!check_size(job, r))
+        return false;
     if (job->params.streams) {
         if (!begin_log(job) || !(*reader = mf_srv_background_reader(job, 0)))
             return no_memory(r);

@@ -23,6 +23,10 @@ static bool no_memory(mf_srv_refusal *r)
 
 mf_srv_message *mf_srv_conversation_add(mf_srv_conversation *c, mf_srv_role role, mf_srv_refusal *r)
 {
+    if (c->n_messages == MAX_MESSAGES) { /* results and items, each of which may be one */
+        mf_srv_refuse(r, 400, "more than %d messages", MAX_MESSAGES);
+        return NULL;
+    }
     if (c->n_messages == c->capacity) {
         size_t capacity = c->capacity * 2 + 8;
         mf_srv_message *messages = realloc(c->messages, capacity * sizeof *messages);

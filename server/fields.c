@@ -45,6 +45,8 @@ bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_fiel
         if (!key_text) /* never of a parsed object: its keys are strings */
             continue;
         const mf_srv_field *field = find(tables, key);
+        if (!field && yyjson_is_null(value)) /* as many as there may be: no search for each */
+            continue;
         snprintf(name, sizeof name, "%s%s%s", what, *what ? "." : "", key_text);
         if (yyjson_obj_getn(object, key_text, yyjson_get_len(key)) != value)
             return mf_srv_refuse_field(r, name, "given twice");
@@ -98,6 +100,16 @@ bool mf_srv_get_count(yyjson_val *object, const char *name, uint64_t min, uint64
         return mf_srv_refuse_field(r, name, "expected a whole number from %llu to %llu",
                                    (unsigned long long)min, (unsigned long long)max);
     *out = (size_t)number;
+    return true;
+}
+
+bool mf_srv_get_token_limit(yyjson_val *object, const char *name, uint64_t min, size_t *out,
+                            mf_srv_refusal *r)
+{
+    yyjson_val *v = mf_srv_field_of(object, name);
+    if (!yyjson_is_num(v) || yyjson_get_num(v) != -1.0)
+        return mf_srv_get_count(object, name, min, INT32_MAX, out, r);
+    *out = SIZE_MAX;
     return true;
 }
 

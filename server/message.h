@@ -54,13 +54,14 @@ typedef struct mf_srv_conversation {
     mf_srv_message *messages; /* from malloc */
     size_t n_messages, capacity;
     /* JSON as templates take it, from malloc; data NULL: none. */
-    mf_srv_bytes tools;     /* an array */
-    mf_srv_odd_tools odd;   /* those of the tools that are */
-    mf_srv_bytes names;     /* of the tools as the model is shown them, each with its NUL */
-    size_t last_name;       /* where the last of them begins */
-    mf_srv_bytes documents; /* an array */
-    mf_srv_bytes variables; /* the members of an object, without its braces */
-    const char *effort;     /* how much is thought, a word; NULL: not said. Static storage */
+    mf_srv_bytes tools;        /* an array */
+    mf_srv_odd_tools odd;      /* those of the tools that are */
+    mf_srv_bytes names;        /* of the tools as the model is shown them, each with its NUL */
+    size_t last_name;          /* where the last of them begins */
+    struct yyjson_val *listed; /* the list that is read; of the request */
+    mf_srv_bytes documents;    /* an array */
+    mf_srv_bytes variables;    /* the members of an object, without its braces */
+    const char *effort;        /* how much is thought, a word; NULL: not said. Static storage */
     mf_thinking thinking;
     bool keeps_thoughts; /* of earlier turns: by the template's switch, or without it */
     bool has_functions;  /* the tools came as functions, OpenAI's older form, and so do calls */

@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* Messages and calls before a result, for the call that it answers: two turns of 1,024 calls. */
+#define MAX_LOOKED_BACK 4096
+
 static mf_srv_role role_of(const mf_srv_message *messages, size_t i, unsigned ways)
 {
     const mf_srv_role role = messages[i].role;
@@ -167,14 +170,18 @@ static void put_calls(const mf_srv_message *messages, size_t n, unsigned ways, s
     mf_srv_puts(out, *between == ',' && between[1] == '\0' ? "]" : "");
 }
 
-/* The name of the function whose result a message is. */
+/* The name of the function whose result a message is. A call is not far before its result: all of
+ * a long conversation is not looked at for each that has none. */
 static const char *called_name(const mf_srv_message *messages, size_t i)
 {
     const char *id = messages[i].call_id;
-    for (size_t k = i; id && k-- > 0;)
-        for (size_t c = 0; c < messages[k].n_calls; c++)
+    size_t n_left = MAX_LOOKED_BACK;
+    for (size_t k = i; id && n_left > 0 && k-- > 0;) {
+        n_left--;
+        for (size_t c = 0; c < messages[k].n_calls && n_left > 0; c++, n_left--)
             if (messages[k].calls[c].id && strcmp(messages[k].calls[c].id, id) == 0)
                 return messages[k].calls[c].name;
+    }
     return NULL;
 }
 

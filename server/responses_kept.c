@@ -122,6 +122,14 @@ static bool has_failed(const mf_srv_stored *k)
     return k->items.has_failed || k->response.has_failed || k->events.has_failed;
 }
 
+bool mf_srv_responses_fit(const mf_srv_responses *r, const mf_srv_stored *k)
+{
+    const size_t n_ends = 3; /* of the texts, which keep no other room (trim) */
+    return !has_failed(k) &&
+           k->items.n_bytes + k->response.n_bytes + k->events.n_bytes + n_ends + sizeof(entry) <=
+               r->max_bytes;
+}
+
 /* With the lock held: takes the id and the texts over, in any case. False: they are not kept. */
 static bool keep(mf_srv_responses *r, char *id, size_t who, mf_srv_stored *kept)
 {
@@ -173,6 +181,25 @@ bool mf_srv_responses_find(mf_srv_responses *r, const char *id, size_t who, mf_s
                            mf_srv_bytes *response, mf_srv_bytes *events)
 {
     return find_texts(r, id, who, false, items, response, events);
+}
+
+bool mf_srv_responses_search(mf_srv_responses *r, size_t who, const char *text, size_t *n_seen,
+                             size_t *n_bytes, mf_srv_bytes *items)
+{
+    bool is_found = false;
+    pthread_mutex_lock(&r->lock);
+    while (!is_found && *n_seen < r->n) {
+        const entry *e = &r->list[r->n - ++*n_seen];
+        const mf_srv_bytes *in = &e->kept.items;
+        if (e->who != who || e->job || in->n_bytes == 0)
+            continue;
+        *n_bytes += in->n_bytes;
+        is_found = memmem(in->data, in->n_bytes, text, strlen(text)) != NULL;
+        if (is_found)
+            copy(in, items);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return is_found;
 }
 
 bool mf_srv_responses_find_input(mf_srv_responses *r, const char *id, size_t who,

@@ -26,6 +26,8 @@ typedef struct mf_srv_stored {
     mf_srv_bytes events;   /* those of a stream that can be read again; empty: there was none */
 } mf_srv_stored;
 
+/* Whether so much can be kept, in the place of all else. */
+bool mf_srv_responses_fit(const mf_srv_responses *responses, const mf_srv_stored *kept);
 /* Takes the texts over, in any case. who: the key's number. False: they are not kept, since they
  * are more than all that is kept may be, or for lack of memory. */
 bool mf_srv_responses_put(mf_srv_responses *responses, const char *id, size_t who,
@@ -34,6 +36,11 @@ bool mf_srv_responses_put(mf_srv_responses *responses, const char *id, size_t wh
  * is in the making. */
 bool mf_srv_responses_find(mf_srv_responses *responses, const char *id, size_t who,
                            mf_srv_bytes *items, mf_srv_bytes *response, mf_srv_bytes *events);
+/* Puts a copy of the items, of one that is over, in which the text stands. *n_seen, at first 0: how
+ * many were looked at, from the one used last on; *n_bytes: the bytes that were, added to what it
+ * has. False: there are no more. */
+bool mf_srv_responses_search(mf_srv_responses *responses, size_t who, const char *text,
+                             size_t *n_seen, size_t *n_bytes, mf_srv_bytes *items);
 /* Also of one in the making, of which there are items alone: those that it was asked for with. */
 bool mf_srv_responses_find_input(mf_srv_responses *responses, const char *id, size_t who,
                                  mf_srv_bytes *items, mf_srv_bytes *response);

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define MAX_TOOLS 1024
+/* With those of groups, and those that are said again in the middle of a conversation. */
+#define MAX_ALL_TOOLS 4096
 #define MAX_NAME_BYTES 256
 
 static bool refuse_unsupported(mf_srv_refusal *r, const char *field, const char *what)
@@ -34,13 +36,28 @@ static bool is_named(const mf_srv_conversation *c, const char *name)
     return false;
 }
 
+/* Whether a tool of the list that is in no group has that name: it keeps it, wherever it stands. */
+static bool is_plain(yyjson_val *list, const char *name)
+{
+    size_t i, n;
+    yyjson_val *tool;
+    yyjson_arr_foreach(list, i, n, tool)
+    {
+        if (yyjson_equals_str(yyjson_obj_get(tool, "name"), name) &&
+            (yyjson_equals_str(yyjson_obj_get(tool, "type"), "function") ||
+             yyjson_equals_str(yyjson_obj_get(tool, "type"), "custom")))
+            return true;
+    }
+    return false;
+}
+
 /* The beginning of a tool up to its name, with its group's where another one has that name. space:
  * the group; NULL: none. */
 static void begin_tool(const char *name, const char *space, mf_srv_conversation *c)
 {
     mf_srv_bytes *out = &c->tools, shown = {0};
-    mf_srv_printf(&shown, "%s%s%s", space && is_named(c, name) ? space : "",
-                  space && is_named(c, name) ? "__" : "", name);
+    const bool is_taken = space && (is_plain(c->listed, name) || is_named(c, name));
+    mf_srv_printf(&shown, "%s%s%s", is_taken ? space : "", is_taken ? "__" : "", name);
     c->last_name = c->names.n_bytes;
     mf_srv_put(&c->names, shown.data ? shown.data : "", shown.n_bytes + (shown.data != NULL));
     mf_srv_puts(out, out->n_bytes > 1 ? "," : "");
@@ -48,6 +65,23 @@ static void begin_tool(const char *name, const char *space, mf_srv_conversation 
     mf_srv_puts_json(out, shown.data ? shown.data : "");
     out->has_failed = out->has_failed || shown.has_failed || c->names.has_failed;
     mf_srv_bytes_free(&shown);
+}
+
+/* A name that every syntax of calls writes as it is and reads as it was. */
+static bool check_name(yyjson_val *name, const char *place, mf_srv_refusal *r)
+{
+    char field[MF_SRV_PARAM_BYTES];
+    snprintf(field, sizeof field, "%.60s.name", place);
+    if (!mf_srv_is_text(name, field, r))
+        return false;
+    if (yyjson_get_len(name) == 0 || yyjson_get_len(name) > MAX_NAME_BYTES)
+        return mf_srv_refuse_field(r, field, "expected 1 to %d bytes", MAX_NAME_BYTES);
+    for (const char *s = yyjson_get_str(name); *s; s++)
+        if ((unsigned char)*s < 0x20 || strchr("\"\\<>", *s))
+            return mf_srv_refuse_field(r, field,
+                                       "expected no quotes, backslashes, < and >, nor control "
+                                       "characters");
+    return true;
 }
 
 /* schema: the member with the parameters. place: of the object. space: its group; NULL: none. */
@@ -59,11 +93,10 @@ static bool put_function(yyjson_val *function, const char *schema, const char *p
     yyjson_val *name = yyjson_obj_get(function, "name");
     yyjson_val *about = mf_srv_field_of(function, "description");
     yyjson_val *parameters = mf_srv_field_of(function, schema);
-    snprintf(field, sizeof field, "%.60s.name", place);
-    if (!mf_srv_is_text(name, field, r))
+    bool is_strict = false;
+    snprintf(field, sizeof field, "%.60s.strict", place);
+    if (!check_name(name, place, r) || !mf_srv_get_bool(function, field, &is_strict, r))
         return false;
-    if (yyjson_get_len(name) == 0 || yyjson_get_len(name) > MAX_NAME_BYTES)
-        return mf_srv_refuse_field(r, field, "expected 1 to %d bytes", MAX_NAME_BYTES);
     snprintf(field, sizeof field, "%.60s.description", place);
     if (about && !mf_srv_is_text(about, field, r))
         return false;
@@ -80,7 +113,7 @@ static bool put_function(yyjson_val *function, const char *schema, const char *p
         mf_srv_puts(out, "{\"type\":\"object\",\"properties\":{}}");
     bool is_good = !parameters || put_value(parameters, out, r);
     mf_srv_puts(out, "}}");
-    mf_srv_puts(&c->strict, yyjson_is_true(yyjson_obj_get(function, "strict")) ? "1" : "0");
+    mf_srv_puts(&c->strict, is_strict ? "1" : "0");
     return is_good;
 }
 
@@ -140,6 +173,9 @@ static bool check(yyjson_val *object, const char *place, const mf_srv_field *tab
 static bool add_odd(mf_srv_conversation *c, yyjson_val *name, const char *space, bool is_custom,
                     mf_srv_refusal *r)
 {
+    if (c->odd.n == MAX_ALL_TOOLS) /* all are looked at for each call of the history */
+        return mf_srv_refuse_field(r, "tools", "more than %d custom tools and tools of groups",
+                                   MAX_ALL_TOOLS);
     mf_srv_odd_tool *list =
         c->names.has_failed ? NULL : realloc(c->odd.list, (c->odd.n + 1) * sizeof *list);
     if (!list)
@@ -163,8 +199,7 @@ static bool put_custom(yyjson_val *tool, const char *place, const char *space,
     char field[MF_SRV_PARAM_BYTES];
     yyjson_val *name = yyjson_obj_get(tool, "name"), *about = mf_srv_field_of(tool, "description");
     mf_srv_bytes *out = &c->tools;
-    snprintf(field, sizeof field, "%.60s.name", place);
-    if (!mf_srv_is_text(name, field, r))
+    if (!check_name(name, place, r))
         return false;
     snprintf(field, sizeof field, "%.60s.description", place);
     if (about && !mf_srv_is_text(about, field, r))
@@ -249,12 +284,13 @@ static bool read_responses_tool(yyjson_val *tool, const char *place, mf_srv_conv
     size_t i, n;
     if (!yyjson_equals_str(yyjson_obj_get(tool, "type"), "namespace"))
         return read_flat_tool(tool, place, NULL, c, r);
-    snprintf(inner, sizeof inner, "%.70s.name", place);
-    if (!mf_srv_is_text(space, inner, r))
+    if (!check_name(space, place, r))
         return false;
     yyjson_arr_foreach(yyjson_obj_get(tool, "tools"), i, n, item)
     {
         snprintf(inner, sizeof inner, "%.60s.tools[%zu]", place, i);
+        if (c->strict.n_bytes >= MAX_ALL_TOOLS) /* one for each; their names are compared */
+            return mf_srv_refuse_field(r, inner, "more than %d tools", MAX_ALL_TOOLS);
         if (!read_flat_tool(item, inner, yyjson_get_str(space), c, r))
             return false;
     }
@@ -306,11 +342,9 @@ static const struct {
 static bool put_client_tool(yyjson_val *tool, size_t which, const char *place,
                             mf_srv_conversation *c, mf_srv_refusal *r)
 {
-    char field[MF_SRV_PARAM_BYTES];
     yyjson_val *name = yyjson_obj_get(tool, "name");
     mf_srv_bytes *out = &c->tools;
-    snprintf(field, sizeof field, "%.60s.name", place);
-    if (!mf_srv_is_text(name, field, r))
+    if (!check_name(name, place, r))
         return false;
     begin_tool(yyjson_get_str(name), NULL, c);
     mf_srv_puts(out, ",\"description\":");
@@ -361,6 +395,7 @@ static bool add_tools(yyjson_val *tools, const char *where, bool may_repeat, rea
         return mf_srv_refuse_field(r, where, "expected an array of at most %d tools", MAX_TOOLS);
     if (!c->tools.data)
         mf_srv_puts(&c->tools, "[");
+    c->listed = tools;
     yyjson_arr_foreach(tools, i, n, tool)
     {
         const size_t n_before = c->names.n_bytes;
@@ -463,11 +498,14 @@ static bool choose_allowed(yyjson_val *choice, mf_srv_conversation *c, mf_srv_re
 {
     yyjson_val *inner = yyjson_obj_get(choice, "allowed_tools");
     yyjson_val *allowed = inner ? inner : choice, *mode = yyjson_obj_get(allowed, "mode");
+    yyjson_val *list = yyjson_obj_get(allowed, "tools");
     const bool is_required = yyjson_equals_str(mode, "required");
     if (!is_required && !yyjson_equals_str(mode, "auto"))
         return mf_srv_refuse_field(r, "tool_choice", "expected the mode 'auto' or 'required'");
-    return keep_allowed(yyjson_obj_get(allowed, "tools"), c, r) &&
-           (!is_required || force(NULL, c, r));
+    if (!yyjson_is_arr(list) || yyjson_arr_size(list) > MAX_ALL_TOOLS)
+        return mf_srv_refuse_field(r, "tool_choice",
+                                   "expected an array of at most %d allowed tools", MAX_ALL_TOOLS);
+    return keep_allowed(list, c, r) && (!is_required || force(NULL, c, r));
 }
 
 /* Without a choice the model is shown none. */

@@ -32,10 +32,10 @@ void mf_gbnf_read(mf_rules *r, const char *text, size_t n_bytes, const mf_vocabu
 /* A text in which added tokens are those tokens; without a vocabulary there are none. */
 mf_expr mf_expr_marked(mf_rules *r, const mf_vocabulary *vocabulary, const char *text,
                        size_t n_bytes);
-/* The value of a JSON schema; `what` begins the messages. is_closed: objects that name properties
- * and say nothing of others have no others, as in a tool's parameters. */
+/* The value of a JSON schema; `what` begins the messages. is_arguments: those of a tool's call, an
+ * object, in which objects that name properties and say nothing of others have no others. */
 mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char *what,
-                       bool is_closed);
+                       bool is_arguments);
 /* Any JSON object. */
 mf_expr mf_schema_any_object(mf_rules *r);
 

@@ -334,10 +334,16 @@ static unsigned types_meant(yyjson_val *schema)
     return types != 0 ? types : IS_ANYTHING;
 }
 
+/* What it may be, whatever its parts say. */
+static unsigned types_at_most(const mf_conjunction *c)
+{
+    return c->is_name ? IS_STRING : c->is_arguments ? IS_OBJECT : IS_ANYTHING;
+}
+
 static unsigned types_of_all(mf_schema_reader *s, const mf_conjunction *c)
 {
-    unsigned types = c->is_name ? IS_STRING : IS_ANYTHING;
-    bool has_type = c->is_name;
+    unsigned types = types_at_most(c);
+    bool has_type = types != IS_ANYTHING;
     for (size_t i = 0; i < c->n; i++) {
         has_type = has_type || yyjson_obj_get(c->parts[i].schema, "type") != NULL;
         types &= types_of(s, c->parts[i].schema);
@@ -392,7 +398,7 @@ static bool is_among(mf_schema_reader *s, yyjson_val *schema, yyjson_val *v)
 static mf_expr add_constant(mf_schema_reader *s, const mf_conjunction *c, yyjson_val *v,
                             mf_expr all)
 {
-    unsigned types = c->is_name ? IS_STRING : IS_ANYTHING;
+    unsigned types = types_at_most(c);
     for (size_t i = 0; i < c->n; i++) {
         types &= types_of(s, c->parts[i].schema);
         if (!is_among(s, c->parts[i].schema, v))
@@ -471,7 +477,7 @@ static mf_expr read_constants(mf_schema_reader *s, const mf_conjunction *c, yyjs
         return add_constant(s, c, constant, all);
     if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0)
         return mf_schema_fail(s, MF_ERR_FORMAT, "enum: expected a list of values");
-    if (c->n == 1 && are_strings(list) && (types_of(s, schema) & IS_STRING) != 0)
+    if (c->n == 1 && are_strings(list) && (types_of(s, schema) & types_at_most(c) & IS_STRING) != 0)
         return write_strings(s, list);
     yyjson_arr_foreach(list, i, n, item)
     {
@@ -524,7 +530,7 @@ static mf_expr read_flat(mf_schema_reader *s, mf_conjunction *c)
         if (yyjson_obj_get(c->parts[i].schema, "enum") != NULL)
             return read_constants(s, c, c->parts[i].schema);
     static const char *const nothing[] = {"$ref", "allOf", "anyOf", "oneOf", NULL};
-    bool says_more = c->is_name;
+    bool says_more = types_at_most(c) != IS_ANYTHING;
     for (size_t i = 0; i < c->n; i++)
         says_more = says_more || mf_schema_says_more(c->parts[i].schema, nothing);
     return says_more ? read_types(s, c) : mf_json_any_value(s->rules);
@@ -544,8 +550,9 @@ static mf_expr read_value(mf_schema_reader *s, const mf_conjunction *c)
 {
     mf_conjunction flat = *c;
     yyjson_val *ref = said_alone(c, "$ref"), *all = said_alone(c, "allOf");
-    /* a rule is for values of all kinds: of a name what is referred to is read anew */
-    if (ref != NULL && !c->is_name && mf_schema_check_keywords(s, c->parts[0].schema)) {
+    /* a rule is for values of all kinds: where one alone may stand it is read anew */
+    if (ref != NULL && types_at_most(c) == IS_ANYTHING &&
+        mf_schema_check_keywords(s, c->parts[0].schema)) {
         yyjson_val *target = target_of(s, ref);
         return target == NULL ? MF_EXPR_NOTHING : read_target(s, target);
     }
@@ -578,8 +585,16 @@ mf_expr mf_schema_value(mf_schema_reader *s, const mf_conjunction *c, const char
     return e;
 }
 
+/* What calls are made of are objects, also where a schema allows more: {} says nothing of it. */
+static mf_expr read_arguments(mf_schema_reader *s, yyjson_val *root)
+{
+    mf_conjunction c = {.is_arguments = true};
+    mf_conjunction_add(s, &c, root);
+    return mf_schema_value(s, &c, NULL);
+}
+
 mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char *what,
-                       bool is_closed)
+                       bool is_arguments)
 {
     mf_json json = {0};
     mf_expr e = MF_EXPR_NOTHING;
@@ -589,10 +604,10 @@ mf_expr mf_schema_read(mf_rules *r, const char *text, size_t n_bytes, const char
     if (status == MF_OK)
         status = mf_json_check_names(&json, r->error);
     if (status == MF_OK) {
-        mf_schema_reader s = {.rules = r, .json = &json, .what = what, .is_closed = is_closed};
+        mf_schema_reader s = {.rules = r, .json = &json, .what = what, .is_closed = is_arguments};
         yyjson_val *root = yyjson_doc_get_root(json.doc);
         if (yyjson_is_obj(root) || yyjson_is_bool(root))
-            e = read_target(&s, root);
+            e = is_arguments ? read_arguments(&s, root) : read_target(&s, root);
         else
             (void)mf_schema_fail(&s, MF_ERR_FORMAT, "expected a schema: an object, true or false");
         mf_free(&r->allocator, s.targets, s.target_capacity * sizeof *s.targets);

@@ -23,7 +23,9 @@ typedef struct mf_schema_part {
 typedef struct mf_conjunction {
     mf_schema_part parts[MF_MAX_PARTS];
     size_t n;
-    bool is_name; /* of a member: a string, whatever the parts would allow besides */
+    /* whatever the parts would allow besides: */
+    bool is_name;      /* of a member: a string */
+    bool is_arguments; /* of a call: an object */
 } mf_conjunction;
 
 typedef struct mf_schema_target {

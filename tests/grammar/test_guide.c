@@ -186,6 +186,33 @@ static mf_guide *calls_guide(const grammar_data *d, mf_grammar_calls *calls, con
     return guide;
 }
 
+/* Arguments are an object, also where a schema says nothing of that: of another value no reader of
+ * replies makes a call. */
+static void check_arguments(const grammar_data *d)
+{
+    static const char *const schemas[] = {
+        "{}",
+        "{\"description\": \"Any.\"}",
+        "{\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"object\"}]}",
+        "{\"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"type\": [\"object\", \"null\"]}}}",
+        "{\"enum\": [\"a\", {}]}",
+        "{\"type\": \"string\"}"};
+    mf_error error = {0};
+    mf_grammar_calls calls;
+    for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+        const mf_grammar_tool tool = {"wipe", schemas[i], strlen(schemas[i]), 0};
+        mf_grammar_calls_default(&calls);
+        calls.tools = &tool;
+        calls.n_tools = 1;
+        mf_guide *guide = calls_guide(d, &calls, "hermes", &error);
+        REQUIRE(guide != NULL);
+        CHECK(take_text(d, guide, "<tool_call>\n{\"name\": \"wipe\", \"arguments\": "));
+        CHECK(!take_text(d, guide, "\"") && !take_text(d, guide, "null"));
+        CHECK(take_text(d, guide, "{}}\n</tool_call>"));
+        mf_guide_free(&guide);
+    }
+}
+
 static void check_calls(const grammar_data *d)
 {
     mf_error error = {0};
@@ -505,6 +532,7 @@ int main(void)
     check_free_masks(&d);
     check_repeats(&d);
     check_calls(&d);
+    check_arguments(&d);
     check_large_tools(&d);
     check_values(&d);
     check_families(&d);

@@ -194,6 +194,24 @@ get first "/v1/conversations/$conversation/items?order=asc"
 expect_equal "$(grep -o '"role":"[a-z]*"' "$out" | tr -dc 'a-z:\n' | sed 's/role://' | tr '\n' ' ')" \
     'user assistant user assistant '
 expect_equal "$(grep -o '"text":"\([^"\\]\|\\.\)*"' "$out" | tail -1)" "\"text\":\"$whole\""
+# what it has may be all that is asked; nothing at all may not
+as first /v1/responses/input_tokens '{"input":[{"role":"user","content":"Once upon a time"}]}'
+n_asked=$(value input_tokens)
+as first /v1/conversations '{"items":[{"role":"user","content":"Once upon a time"}]}'
+for input in '' ',"input":null' ',"input":[]'; do
+    as first /v1/responses/input_tokens "{\"conversation\":\"$(value id)\"$input}"
+    expect_equal "$(value input_tokens)" "$n_asked"
+    as first /v1/conversations '{"items":[{"role":"user","content":"Once upon a time"}]}'
+done
+told=$(value id)
+as first /v1/responses "{\"conversation\":\"$told\",\"max_output_tokens\":2}"
+expect_status 200
+get first "/v1/conversations/$told/items?order=asc"
+expect_equal "$(grep -o '"role":' "$out" | wc -l)" 2
+as first /v1/conversations '{}'
+as first /v1/responses "{\"conversation\":\"$(value id)\"}"
+expect_status 400
+expect_body '"param":"input"'
 # also in the background, where the conversation is an object
 as first /v1/responses "{\"conversation\":{\"id\":\"$conversation\"},\"input\":[{\"role\":\"user\",\"content\":\"So?\"}],\"max_output_tokens\":2,\"background\":true,\"store\":true}"
 expect_status 200

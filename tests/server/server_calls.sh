@@ -102,6 +102,13 @@ expect_no_body arguments
 post /v1/chat/completions "{$(printf '%s' "$asked" | sed 's/]$//'),{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"$call_id\",\"type\":\"custom\",\"custom\":{\"name\":\"patch\",\"input\":\"*** \\\"x\\\"\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"$call_id\",\"content\":\"done\"}],$it,$custom}"
 expect_status 200
 expect_true test "$(value cached_tokens)" -ge $((n_held - 1))
+# of one that is cut so much of the text as was written, wherever that is: not the JSON around it
+for n in 16 24 32 40 48 56 64; do
+    post /v1/chat/completions "{$asked,$custom,\"tool_choice\":{\"type\":\"custom\",\"custom\":{\"name\":\"patch\"}},\"seed\":2,\"max_tokens\":$n,\"stream\":true}"
+    expect_body '"finish_reason":"length"'
+    expect_no_body '"input":"{'
+done
+expect_true grep -q '"custom":{"input":"[^"{]' "$out"
 # a response's request where a chat's belongs, as Cursor sends it: a chat's answer
 post /v1/chat/completions "{\"instructions\":\"Code.\",\"input\":[$item],$it,\"tools\":[{\"type\":\"custom\",\"name\":\"patch\",\"description\":\"Patches.\"},{\"type\":\"function\",\"name\":\"one\",\"parameters\":{\"type\":\"object\"}}],\"parallel_tool_calls\":false,\"include\":[\"reasoning.encrypted_content\"],\"stream\":true}"
 expect_status 200
@@ -159,6 +166,13 @@ n_held=$(value total_tokens)
 post /v1/responses "{\"input\":[$item,{\"type\":\"function_call\",\"call_id\":\"$call_id\",\"name\":\"noon\",\"namespace\":\"mcp__b\",\"arguments\":\"{\\\"b\\\":2}\"},{\"type\":\"function_call_output\",\"call_id\":\"$call_id\",\"output\":\"now\"}],$groups}"
 expect_status 200
 expect_true test "$(value cached_tokens)" -ge $((n_held - 4)) # the grammar ended it
+# a tool of no group keeps its name, also where it stands behind the group's
+mixed='"tools":[{"type":"namespace","name":"mcp__a","tools":[{"type":"function","name":"noon","parameters":{"type":"object","properties":{}}}]},{"type":"function","name":"noon","parameters":{"type":"object","properties":{}}}],"seed":2,"max_output_tokens":300'
+post /v1/responses "{\"input\":[$item],$mixed,\"tool_choice\":{\"type\":\"function\",\"name\":\"noon\"}}"
+expect_status 200
+expect_body '"type":"function_call","call_id":"call_*","name":"noon","arguments":"'
+post /v1/responses "{\"input\":[$item],$mixed,\"tool_choice\":{\"type\":\"function\",\"name\":\"mcp__a__noon\"}}"
+expect_body '"type":"function_call","call_id":"call_*","name":"noon","namespace":"mcp__a","arguments":"'
 stop_server
 
 # An agent: it calls, thirty times, and gets results. The history comes back without thoughts, its

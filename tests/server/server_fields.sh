@@ -110,6 +110,31 @@ expect_refused /v1/chat/completions "{$chat,\"tools\":[7]}" 400 'tools[0]'
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{}}]}" 400 'tools[0].function.name'
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]}" 400 'tools[0].function.name'
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":[]}}]}" 400 'tools[0].function.parameters'
+expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":\"yes\"}}]}" 400 'tools[0].function.strict'
+expect_refused /v1/responses "{$response,\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"strict\":1}]}" 400 'tools[0].strict'
+# what would take long to compare is taken quickly, or refused
+many() { # N FORMAT: so many, with commas between
+    awk -v n="$1" -v format="$2" 'BEGIN { for (i = 0; i < n; i++) printf (i > 0 ? "," : "") format, i }'
+}
+printf '{%s,%s}' "$chat" "$(many 60000 '"k%d":null')" >"$scratch/nulls"
+post /v1/chat/completions "@$scratch/nulls" -m 3
+expect_status 200
+printf '{%s,"tools":[{"type":"namespace","name":"a","tools":[%s]}]}' "$response" "$(many 5000 '{"type":"function","name":"f%d"}')" >"$scratch/group"
+expect_refused /v1/responses "@$scratch/group" 400 'tools[0].tools[4096]'
+customs=$(many 1024 '{"type":"custom","name":"f%d"}')
+again="{\"type\":\"additional_tools\",\"tools\":[$customs]}"
+printf '{"max_output_tokens":1,"input":[%s,%s,%s,%s,%s,{"role":"user","content":"x"}]}' "$again" "$again" "$again" "$again" "$again" >"$scratch/customs"
+expect_refused /v1/responses "@$scratch/customs" 400 tools
+expect_body 'more than 4096 custom tools'
+printf '{%s,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[%s]}}}' "$chat" "$(many 5000 '{"name":"f%d"}')" >"$scratch/allowed"
+expect_refused /v1/chat/completions "@$scratch/allowed" 400 tool_choice
+expect_body 'at most 4096'
+# a name that a syntax of calls would read otherwise, of any kind of tool
+for name in 'a\"b' 'a\\b' '<a' 'a>' 'a\nb' ''; do
+    expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"$name\"}}]}" 400 'tools[0].function.name'
+    expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"$name\"}}]}" 400 'tools[0].custom.name'
+    expect_refused /v1/responses "{$response,\"tools\":[{\"type\":\"namespace\",\"name\":\"$name\",\"tools\":[]}]}" 400 'tools[0].name'
+done
 expect_refused /v1/chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"schema\":{}}}]}" 400 'tools[0].function.schema'
 expect_refused /v1/chat/completions "{$chat,\"parallel_tool_calls\":1}" 400 parallel_tool_calls
 expect_refused /v1/chat/completions "{$chat,\"documents\":[1]}" 400 documents
@@ -142,6 +167,22 @@ expect_refused /v1/chat/completions "{$chat,\"stop\":[\"1\",\"2\",\"3\",\"4\",\"
 expect_refused /v1/chat/completions "{$chat,\"stream_options\":{\"include\":true}}" 400 stream_options.include
 expect_refused /v1/chat/completions "{$chat,\"chat_template_kwargs\":{\"template\":\"x\"}}" 400 chat_template_kwargs.template
 expect_refused /v1/chat/completions "{$chat,\"reasoning_effort\":\"enormous\"}" 400 reasoning_effort
+
+# -1 is no limit, as clients of other servers say it; nothing else below zero is one
+digits='"grammar":"root ::= [0-9]{40}"'
+for asked in '/v1/completions {"prompt":"Once","max_tokens":-1' '/v1/chat/completions {"messages":[{"role":"user","content":"Once"}],"max_tokens":-1' \
+    '/v1/chat/completions {"messages":[{"role":"user","content":"Once"}],"max_tokens":9,"max_completion_tokens":-1.0'; do
+    post "${asked%% *}" "${asked#* },$digits}"
+    expect_status 200
+    expect_equal "$(value finish_reason)" stop
+done
+post /v1/responses "{\"input\":\"Once\",\"max_output_tokens\":-1,$digits}"
+expect_status 200
+expect_body '"status":"completed"*"max_output_tokens":null'
+expect_refused /v1/completions '{"prompt":"Once","max_tokens":-2}' 400 max_tokens
+expect_refused /v1/chat/completions '{"messages":[{"role":"user","content":"Once"}],"max_tokens":-0.5}' 400 max_tokens
+post /v1/messages '{"messages":[{"role":"user","content":"Once"}],"max_tokens":-1}'
+expect_status 400
 
 # fields within fields are named with what they are of
 expect_refused /v1/chat/completions "{$chat,\"reasoning\":{\"effort\":\"enormous\"}}" 400 reasoning.effort

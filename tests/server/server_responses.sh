@@ -43,11 +43,29 @@ expect_true test "$n_third" -gt "$n_tokens"
 # an item by its id
 n_tokens "\"input\":[{\"role\":\"user\",\"content\":\"Once upon a time\"},{\"type\":\"item_reference\",\"id\":\"$item\"},{\"role\":\"user\",\"content\":\"And?\"}],\"reasoning\":{\"effort\":\"none\"}"
 expect_equal "$n_tokens" "$n_whole"
+# one that was asked with, be its id this server's or the client's, and one of a conversation
+ask "/v1/responses/$id/input_items" -H 'x-api-key: first-key'
+n_tokens "\"input\":[{\"type\":\"item_reference\",\"id\":\"$(value first_id)\"},{\"type\":\"item_reference\",\"id\":\"$item\"},{\"role\":\"user\",\"content\":\"And?\"}],\"reasoning\":{\"effort\":\"none\"}"
+expect_equal "$n_tokens" "$n_whole"
+as first /v1/responses "{\"input\":[{\"id\":\"mine \\\"1\\\"\",\"role\":\"user\",\"content\":\"Once upon a time\"}],$asked}"
+n_tokens "\"input\":[{\"type\":\"item_reference\",\"id\":\"mine \\\"1\\\"\"},{\"type\":\"item_reference\",\"id\":\"$item\"},{\"role\":\"user\",\"content\":\"And?\"}],\"reasoning\":{\"effort\":\"none\"}"
+expect_equal "$n_tokens" "$n_whole"
+as first /v1/conversations '{"items":[{"id":"told_1","role":"user","content":"Once upon a time"}]}'
+n_tokens "\"input\":[{\"type\":\"item_reference\",\"id\":\"told_1\"},{\"type\":\"item_reference\",\"id\":\"$item\"},{\"role\":\"user\",\"content\":\"And?\"}],\"reasoning\":{\"effort\":\"none\"}"
+expect_equal "$n_tokens" "$n_whole"
+as second /v1/responses '{"input":[{"type":"item_reference","id":"told_1"}]}'
+expect_status 400
 for none in "${item}0" msg_ msg_x_0 "resp_x" "${id}_9"; do
     as first /v1/responses "{\"input\":[{\"type\":\"item_reference\",\"id\":\"$none\"}]}"
     expect_status 400
     expect_body '"param":"input[0].id"'
 done
+# nothing is compacted: as where there is nothing, not as where a response could be
+as first /v1/responses/compact '{"input":"x","model":"m"}'
+expect_status 404
+expect_body 'there is nothing at /v1/responses/compact'
+as second "/v1/responses/$id" '{}'
+expect_status 405
 # what a response was made from, each item with an id that stays, in pages
 items_of() { # QUERY: of the second response
     ask "/v1/responses/$second/input_items$1" -H 'x-api-key: first-key'
@@ -194,6 +212,75 @@ expect_equal "$(value input_tokens)" "$n_tokens"
 # a custom tool's text may have any character
 post /v1/responses/input_tokens "{\"input\":[$once,{\"type\":\"custom_tool_call\",\"call_id\":\"1\",\"name\":\"noon\",\"input\":\"a\\u0000b\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"1\",\"output\":\"x\"}],\"tools\":[$tool]}"
 expect_status 200
+stop_server
+
+# what is more than can be kept is not said to be
+start_server "$scratch/thinks" --max-body 40M
+with_image() { # FILE N_BYTES FIELDS: a request with an image of so many bytes, which is kept as it came
+    printf '{"input":[{"role":"user","content":"Once"},{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"1","output":[{"type":"input_image","image_url":"' >"$1"
+    head -c "$2" /dev/zero | tr '\0' a >>"$1"
+    printf '"}]}],"reasoning":{"effort":"none"},"seed":3,%s}' "$3" >>"$1"
+}
+with_image "$scratch/body" 33554432 '"max_output_tokens":2'
+post /v1/responses "@$scratch/body"
+expect_status 200
+expect_body '"store":false'
+ask "/v1/responses/$(value id)"
+expect_status 404
+with_image "$scratch/body" 33554432 '"max_output_tokens":2,"stream":true'
+post /v1/responses "@$scratch/body"
+expect_body '"type":"response.incomplete"'
+expect_equal "$(grep -A1 '^event: response.incomplete' "$out" | grep -c '"store":false')" 1
+with_image "$scratch/body" 33554432 '"max_output_tokens":2,"background":true'
+expect_refused /v1/responses "@$scratch/body" 400 background
+# in the background it is known at the end alone, and said in its place
+with_image "$scratch/body" 33488000 '"max_output_tokens":60,"background":true,"top_logprobs":20,"ignore_eos":true'
+post /v1/responses "@$scratch/body"
+expect_status 200
+id=$(value id)
+is_over() {
+    ask "/v1/responses/$id"
+    [ "$(value status)" != queued ] && [ "$(value status)" != in_progress ]
+}
+wait_for is_over
+expect_status 200
+expect_equal "$(value status)" failed
+expect_body 'the response is too large to be kept'
+with_image "$scratch/body" 33000000 '"max_output_tokens":2,"background":true'
+post /v1/responses "@$scratch/body"
+id=$(value id)
+wait_for is_over
+expect_equal "$(value status)" incomplete
+expect_body '"store":true'
+# references to what has to be read again for each
+for name in one two; do
+    with_image "$scratch/body" 12000000 '"max_output_tokens":1'
+    sed "s/{\"role\"/{\"id\":\"$name\",\"role\"/; s/{\"type\":\"function_call_output\"/{\"id\":\"large\",\"type\":\"function_call_output\"/" "$scratch/body" >"$scratch/named"
+    post /v1/responses "@$scratch/named"
+    expect_body '"store":true'
+done
+pair='{"type":"item_reference","id":"one"},{"type":"item_reference","id":"two"}'
+post /v1/responses "{\"input\":[$pair],\"max_output_tokens\":1,\"store\":false}"
+expect_status 200
+expect_refused /v1/responses "{\"input\":[$(awk -v pair="$pair" 'BEGIN { for (i = 0; i < 100; i++) printf "%s,", pair }')$pair]}" 400 ''
+expect_body 'too much is kept'
+large='{"type":"item_reference","id":"large"}'
+expect_refused /v1/responses "{\"input\":[$large,$large,$large]}" 400 'input[2].id'
+expect_body 'items that are referred to have more than 33554432 bytes'
+# results whose calls nobody has seen: each is looked for in what is before it, but not in all of that
+results() { # N: a message of so many
+    printf '{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"x"}'
+    awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) printf ",{\"type\":\"tool_result\",\"tool_use_id\":\"1\"}" }'
+    printf ']}]}'
+}
+results 99000 >"$scratch/body"
+post /v1/messages "@$scratch/body" -m "$([ -n "${SANITIZE:-}" ] && echo 200 || echo 12)"
+expect_status 400
+expect_body 'prompt is too long'
+results 100001 >"$scratch/body"
+post /v1/messages "@$scratch/body"
+expect_status 400
+expect_body 'more than 100000 messages'
 stop_server
 expect_empty "$err"
 finish
