@@ -263,6 +263,9 @@ static const struct {
     /* and one that is not */
     {"hf_tied_f32", "\"tie_word_embeddings\": true,\n  \"rope",
      "\"tie_word_embeddings\": false, \"rope"},
+    /* of which nothing is said */
+    {"hunyuan_v1_moe_bf16", "\"tie_word_embeddings\": true,", ""},
+    {"qwen3_moe_bf16", "\"tie_word_embeddings\": false,", ""},
 };
 
 static float *run(const char *dir, const golden *g)
