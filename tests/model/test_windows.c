@@ -172,6 +172,28 @@ static void check_shared(const fixture *f)
     mf_engine_close(&e);
 }
 
+/* Of two sessions that share the same beginning with the tokens, that whose window still reaches
+ * there, whichever of the two it is. */
+static void check_reaching(const fixture *f, int near)
+{
+    mf_engine *e = open_engine(f, 64);
+    mf_session *s[2] = {new_session(e), new_session(e)}, *third = new_session(e);
+    mf_error error = {0};
+    mf_sync_result result = {0};
+    eval_to(f, s[!near], 390);
+    eval_to(f, s[near], 200);
+    REQUIRE_OK(mf_session_eval(s[near], f->tokens, 10, &error), &error);
+    REQUIRE_OK(mf_session_sync(third, f->tokens, 200, &result, &error), &error);
+    CHECK_MSG(result.n_reused == 199 && result.source == MF_SYNC_SESSION,
+              "%s: %zu tokens reused instead of 199 of session %d", f->c->name, result.n_reused,
+              near);
+    check_logits(f, third);
+    mf_session_free(&third);
+    for (int i = 0; i < 2; i++)
+        mf_session_free(&s[i]);
+    mf_engine_close(&e);
+}
+
 static char dir[256];
 
 static void remove_store(void)
@@ -328,6 +350,8 @@ int main(void)
         check_bounded(&f);
         check_back(&f);
         check_shared(&f);
+        check_reaching(&f, 0);
+        check_reaching(&f, 1);
         check_stored(&f);
         free(f.whole);
     }
