@@ -300,6 +300,34 @@ static void check_stored(const fixture *f)
     mf_engine_close(&e);
 }
 
+/* The same of two entries of the store. */
+static void check_stored_reaching(const fixture *f, int near)
+{
+    mf_engine *e = open_engine(f, 64);
+    mf_session *s = new_session(e);
+    mf_store *store = open_store();
+    mf_error error = {0};
+    mf_sync_result result = {0};
+    for (int i = 0; i < 2; i++) {
+        mf_session_clear(s);
+        eval_to(f, s, i == near ? 250 : 390);
+        if (i == near)
+            REQUIRE_OK(mf_session_eval(s, f->tokens, 5, &error), &error);
+        REQUIRE_OK(mf_store_put(store, s, &error), &error);
+    }
+    mf_session_clear(s);
+    mf_engine_set_store(e, store);
+    REQUIRE_OK(mf_session_sync(s, f->tokens, 250, &result, &error), &error);
+    CHECK_MSG(result.n_reused == 249 && result.source == MF_SYNC_STORE,
+              "%s: %zu tokens reused instead of 249 of entry %d", f->c->name, result.n_reused,
+              near);
+    check_logits(f, s);
+    mf_session_free(&s);
+    mf_engine_set_store(e, NULL);
+    mf_store_close(&store);
+    mf_engine_close(&e);
+}
+
 /* A window of several pages, and a mark whose last pages the session still has, its first not any
  * more: a text that parts from the session's there takes all of the mark's. */
 static void check_wide(void)
@@ -353,6 +381,8 @@ int main(void)
         check_reaching(&f, 0);
         check_reaching(&f, 1);
         check_stored(&f);
+        check_stored_reaching(&f, 0);
+        check_stored_reaching(&f, 1);
         free(f.whole);
     }
     check_wide();
