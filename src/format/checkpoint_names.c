@@ -438,10 +438,13 @@ static void hparam(const mf_source *source, const char *name, uint32_t index, mf
 {
     const mf_config *config = &checkpoint_of(source)->config;
     mf_config_get(config, name, index, out);
-    /* transformers 5 writes its defaults of the two; the head is tied where there is none. */
-    if (strcmp(name, "tie_word_embeddings") == 0 && out->kind == MF_HPARAM_BOOL &&
-        mf_config_disagrees(config, name))
-        out->boolean = !mf_source_has(source, MF_ROLE_HEAD, 0);
+    /* The head is tied where there is none, if nothing is said, as transformers 4 says nothing of a
+     * family's default, or both, as transformers 5 writes its defaults in two places. */
+    const bool is_open = out->kind == MF_HPARAM_ABSENT ||
+                         (out->kind == MF_HPARAM_BOOL && mf_config_disagrees(config, name));
+    if (is_open && strcmp(name, "tie_word_embeddings") == 0)
+        *out = (mf_hparam_value){.kind = MF_HPARAM_BOOL,
+                                 .boolean = !mf_source_has(source, MF_ROLE_HEAD, 0)};
 }
 
 const mf_source_ops mf_checkpoint_ops = {

@@ -280,8 +280,10 @@ const int32_t *mf_session_tokens(const mf_session *session)
 uint64_t mf_session_state_bytes(const mf_session *session)
 {
     const mf_plan *p = &session->engine->runner.plan;
-    mf_engine_lock(session->engine); /* another session may take the spare state */
+    mf_engine_lock(session->engine); /* another session may take those that wait */
     uint32_t n_states = (session->recurrent != 0) + (session->spare != 0);
+    for (uint32_t i = 0; i <= MF_DRAFT_TOKENS_MOST; i++)
+        n_states += session->draft.states[i] != 0;
     uint64_t n_bytes = n_states * p->recurrent_bytes;
     for (int k = 0; k < MF_N_PAGE_KINDS; k++)
         n_bytes += (session->pages[k].n - session->pages[k].first) *

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Every session has a record, and an entry in the tree for each position that it can be held at:
- * its own and, in families with recurrent layers or windows, those of its marks. (Without such
- * layers every position can be held, so that its own entry says all; with windows a few of the
- * last, or all as long as nothing was given back.) Evaluation only marks records
- * as changed; their entries are made again by the next lookup.
+ * its own and, in families with recurrent layers, those of its marks. (Without such layers every
+ * position can be held, so that its own entry says all.) Evaluation only marks records as changed;
+ * their entries are made again by the next lookup. In families with windows and without recurrent
+ * layers each session is asked.
  */
 #include "session/session_index.h"
 
@@ -155,18 +155,9 @@ static void bring_all_up_to_date(mf_engine *e)
 static mf_session *search(mf_engine *e, const int32_t *tokens, size_t n_tokens, uint64_t *position)
 {
     const mf_prefix_index *tree = e->session_index->tree;
-    const bool keeps_all = mf_engine_keeps_all(e);
-    mf_prefix_match m = keeps_all ? mf_prefix_find_common(tree, tokens, n_tokens)
-                                  : mf_prefix_find_whole(tree, tokens, n_tokens);
-    if (m.value == NULL)
-        m.n_common = 0;
-    if (!keeps_all && e->runner.plan.recurrent_bytes == 0) { /* what windows still reach */
-        const mf_prefix_match c = mf_prefix_find_common(tree, tokens, n_tokens);
-        if (c.value != NULL && c.n_common > m.n_common &&
-            mf_session_position_held(c.value, c.n_common) == c.n_common)
-            m = c;
-    }
-    *position = m.n_common;
+    const mf_prefix_match m = mf_engine_keeps_all(e) ? mf_prefix_find_common(tree, tokens, n_tokens)
+                                                     : mf_prefix_find_whole(tree, tokens, n_tokens);
+    *position = m.value == NULL ? 0 : m.n_common;
     return m.value;
 }
 
@@ -182,10 +173,40 @@ static mf_session *find_with_logits(mf_engine *e, const mf_session *except, cons
     return NULL;
 }
 
+uint64_t mf_session_usable(const mf_session *s, const int32_t *tokens, size_t n_tokens)
+{
+    uint64_t n = 0;
+    const uint64_t end = s->position < n_tokens ? s->position : n_tokens;
+    while (n < end && s->tokens[n] == tokens[n])
+        n++;
+    n = mf_session_position_held(s, n);
+    if (n == n_tokens && !mf_session_has_logits_at(s, n))
+        n = mf_session_position_held(s, n - 1);
+    return n;
+}
+
+/* How far back a window reaches is each session's own, which no tree of tokens says. */
+static mf_session *ask_each(mf_engine *e, const mf_session *except, const int32_t *tokens,
+                            size_t n_tokens, uint64_t *position)
+{
+    mf_session *best = NULL;
+    for (mf_session *s = mf_engine_next_session(e, NULL); s != NULL;
+         s = mf_engine_next_session(e, s)) {
+        const uint64_t n = s != except ? mf_session_usable(s, tokens, n_tokens) : 0;
+        if (n > *position) {
+            *position = n;
+            best = s;
+        }
+    }
+    return best;
+}
+
 mf_session *mf_session_index_find(mf_engine *engine, const mf_session *except,
                                   const int32_t *tokens, size_t n_tokens, uint64_t *position)
 {
     *position = 0;
+    if (!mf_engine_keeps_all(engine) && engine->runner.plan.recurrent_bytes == 0)
+        return ask_each(engine, except, tokens, n_tokens, position);
     if (engine->session_index == NULL) {
         engine->session_index = make(engine);
         if (engine->session_index == NULL)

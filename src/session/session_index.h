@@ -16,6 +16,10 @@ typedef struct mf_session_index mf_session_index;
 mf_session *mf_session_index_find(mf_engine *engine, const mf_session *except,
                                   const int32_t *tokens, size_t n_tokens, uint64_t *position);
 
+/* The longest beginning of tokens[n_tokens] that the session can be held at; of all of them only
+ * where logits are known there. */
+uint64_t mf_session_usable(const mf_session *session, const int32_t *tokens, size_t n_tokens);
+
 /* Takes NULL. */
 void mf_session_index_free(mf_session_index **index);
 

@@ -76,6 +76,19 @@ static void add_shapes(const mf_engine *e, mf_checksum *c)
     mf_fingerprint_add(c, values, sizeof values);
 }
 
+/* Of layers with a window and entries, and of the streams and limited activations beside them. How
+ * many positions an entry is of, shapes of weights say. */
+static void add_entries(const mf_hparams *h, mf_checksum *c)
+{
+    const mf_rope *r = &h->entry_rope;
+    const double values[] = {h->attended_window, h->silu_limit, h->stream_iterations,
+                             h->stream_eps,      r->theta,      r->is_yarn,
+                             r->truncate,        r->factor,     r->n_original,
+                             r->beta_fast,       r->beta_slow,  r->attention_factor};
+    if (h->attended_window != 0)
+        mf_fingerprint_add(c, values, sizeof values);
+}
+
 /* The numbers of the config that the state of a token depends on. */
 static void add_config(const mf_hparams *h, mf_checksum *c)
 {
@@ -110,6 +123,7 @@ static void add_config(const mf_hparams *h, mf_checksum *c)
     if (r->is_llama3)
         mf_fingerprint_add(c, scaled, sizeof scaled);
     mf_fingerprint_add(c, r->factors, r->n_factors * sizeof *r->factors);
+    add_entries(h, c);
     for (uint32_t i = 0; i < h->n_layers; i++) { /* only of models that have such layers */
         const uint32_t differs[] = {i, h->window[i], h->is_unrotated[i]};
         if (h->window[i] != 0 || h->is_unrotated[i])

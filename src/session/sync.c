@@ -24,24 +24,6 @@ typedef struct sync_job {
     mf_snapshot_key key; /* where there is a store */
 } sync_job;
 
-static uint64_t n_common(const mf_session *s, const int32_t *tokens, size_t n_tokens)
-{
-    uint64_t n = 0, end = s->position < n_tokens ? s->position : n_tokens;
-    while (n < end && s->tokens[n] == tokens[n])
-        n++;
-    return n;
-}
-
-/* How far the session itself can stay. */
-static uint64_t own_position(const sync_job *job)
-{
-    const mf_session *s = job->session;
-    uint64_t position = mf_session_position_held(s, n_common(s, job->tokens, job->n_tokens));
-    if (position == job->n_tokens && !mf_session_has_logits_at(s, position))
-        position = mf_session_position_held(s, position - 1);
-    return position;
-}
-
 static void forget(mf_session *s)
 {
     mf_engine_lock(s->engine);
@@ -57,7 +39,7 @@ static mf_status reuse_memory(sync_job *job, mf_error *error)
     mf_status status = MF_OK;
     uint64_t position = 0;
     mf_engine_lock(e);
-    uint64_t own = own_position(job);
+    uint64_t own = mf_session_usable(job->session, job->tokens, job->n_tokens);
     mf_session *other =
         mf_session_index_find(e, job->session, job->tokens, job->n_tokens, &position);
     bool from_other = other != NULL && position > own;

@@ -311,3 +311,46 @@ mf_prefix_match mf_prefix_find_common(const mf_prefix_index *index, const int32_
     return n->entries != NULL ? (mf_prefix_match){n->entries->value, p.depth}
                               : (mf_prefix_match){NULL, 0};
 }
+
+/* The node behind n and all below it, up to the end of what is below `top`; NULL: there is none. */
+static const node *node_after(const node *n, const node *top)
+{
+    while (n != top) {
+        const node *parent = n->parent;
+        const size_t i = child_place(parent, n->label[0]) + 1;
+        if (i < parent->n_children)
+            return parent->children[i];
+        n = parent;
+    }
+    return NULL;
+}
+
+/* An entry that serves, at `top` and below it but for `seen` and below that. */
+static void *find_below(const node *top, const node *seen, size_t n_common, mf_prefix_serves serves,
+                        const void *ctx)
+{
+    for (const node *n = top; n != NULL;) {
+        const bool is_new = n != seen;
+        for (const mf_prefix_entry *e = n->entries; e != NULL && is_new; e = e->next)
+            if (serves(ctx, e->value, n_common))
+                return e->value;
+        n = is_new && n->n_children > 0 ? n->children[0] : node_after(n, top);
+    }
+    return NULL;
+}
+
+mf_prefix_match mf_prefix_find_serving(const mf_prefix_index *index, const int32_t *tokens,
+                                       size_t n_tokens, size_t n_least, mf_prefix_serves serves,
+                                       const void *ctx)
+{
+    place p = descend(index, tokens, n_tokens);
+    const node *seen = NULL;
+    for (const node *n = p.at; n != NULL && p.depth > n_least; n = n->parent) {
+        void *value = find_below(n, seen, p.depth, serves, ctx);
+        if (value != NULL)
+            return (mf_prefix_match){value, p.depth};
+        p.depth -= seen == NULL ? p.n_label : n->n_label;
+        seen = n;
+    }
+    return (mf_prefix_match){NULL, 0};
+}

@@ -10,6 +10,8 @@
 
 #include "base/alloc.h"
 
+#include <stdbool.h>
+
 typedef struct mf_prefix_index mf_prefix_index;
 typedef struct mf_prefix_entry mf_prefix_entry; /* one sequence in the index */
 
@@ -34,5 +36,13 @@ mf_prefix_match mf_prefix_find_whole(const mf_prefix_index *index, const int32_t
 /* A sequence that shares the longest beginning with tokens. */
 mf_prefix_match mf_prefix_find_common(const mf_prefix_index *index, const int32_t *tokens,
                                       size_t n_tokens);
+
+/* Whether a sequence's value is of use to who shares n_common tokens with it. */
+typedef bool (*mf_prefix_serves)(const void *ctx, const void *value, size_t n_common);
+/* A sequence that serves and shares the longest beginning with tokens, more than n_least of them.
+ * Asks each sequence that shares more than the one that is found. */
+mf_prefix_match mf_prefix_find_serving(const mf_prefix_index *index, const int32_t *tokens,
+                                       size_t n_tokens, size_t n_least, mf_prefix_serves serves,
+                                       const void *ctx);
 
 #endif

@@ -207,6 +207,13 @@ static const mf_store_entry *exact_or(const mf_store *s, const mf_store_entry *e
     return exact != NULL && exact->place != NULL ? exact : e;
 }
 
+static bool goes_back(const void *ctx, const void *value, size_t n_words)
+{
+    const mf_store_query *query = ctx;
+    const mf_store_entry *e = value;
+    return query->reaches(query->ctx, e->n_tokens, n_words - MF_STORE_KEY_WORDS);
+}
+
 static mf_prefix_match look_up(const mf_store *s, const mf_store_query *query,
                                const int32_t *sequence, size_t n_words)
 {
@@ -215,13 +222,11 @@ static mf_prefix_match look_up(const mf_store *s, const mf_store_query *query,
     const mf_prefix_match whole = mf_prefix_find_whole(s->index, sequence, n_words);
     if (query->reaches == NULL)
         return whole;
-    const mf_prefix_match common = mf_prefix_find_common(s->index, sequence, n_words);
-    if (common.value == NULL || common.n_common <= MF_STORE_KEY_WORDS ||
-        (whole.value != NULL && common.n_common <= whole.n_common))
-        return whole;
-    const mf_store_entry *e = common.value;
-    return query->reaches(query->ctx, e->n_tokens, common.n_common - MF_STORE_KEY_WORDS) ? common
-                                                                                         : whole;
+    const size_t n_whole = whole.value != NULL ? whole.n_common : 0;
+    const size_t n_least = n_whole > MF_STORE_KEY_WORDS ? n_whole : MF_STORE_KEY_WORDS;
+    const mf_prefix_match back =
+        mf_prefix_find_serving(s->index, sequence, n_words, n_least, goes_back, query);
+    return back.value != NULL ? back : whole;
 }
 
 bool mf_store_find(mf_store *store, const mf_store_query *query, mf_store_match *out)

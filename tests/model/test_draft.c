@@ -402,6 +402,30 @@ static void check_mark(const char *name)
     free(d.file);
 }
 
+/* What a session says that it holds has the states of tokens that were evaluated ahead. */
+static void check_state_bytes(const char *name)
+{
+    const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8};
+    const drafts d = read_drafts(name);
+    mf_engine *engine = open_it(name, &with);
+    mf_session *session = make_session(engine);
+    uint32_t n_most = 0;
+    eval(session, d.tokens, 9);
+    for (uint32_t i = 0; i < 5; i++) {
+        uint64_t n_bytes = 0;
+        eval(session, d.tokens + i, 1);
+        for (int k = 0; k < MF_N_UNIT_KINDS; k++)
+            n_bytes += engine->pool.kinds[k].n_used * engine->pool.kinds[k].unit_bytes;
+        CHECK_U64(mf_session_state_bytes(session), n_bytes);
+        const uint32_t n = engine->pool.kinds[MF_UNIT_RECURRENT].n_used;
+        n_most = n > n_most ? n : n_most;
+    }
+    CHECK(n_most > 2);
+    mf_session_free(&session);
+    mf_engine_close(&engine);
+    free(d.file);
+}
+
 /* ---------------------------------------- sampling ---------------------------------------- */
 
 /* The same sampler of the same seed chooses the same tokens: proposals are compared with what it
@@ -583,6 +607,7 @@ int main(void)
         check_mark("draft_v4_bf16");
     }
     check_step(cases[0]);
+    check_state_bytes(cases[0]);
     check_refusal();
     check_profit();
     return test_result();

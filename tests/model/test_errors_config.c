@@ -263,6 +263,9 @@ static const struct {
     /* and one that is not */
     {"hf_tied_f32", "\"tie_word_embeddings\": true,\n  \"rope",
      "\"tie_word_embeddings\": false, \"rope"},
+    /* of which nothing is said */
+    {"hunyuan_v1_moe_bf16", "\"tie_word_embeddings\": true,", ""},
+    {"qwen3_moe_bf16", "\"tie_word_embeddings\": false,", ""},
 };
 
 static float *run(const char *dir, const golden *g)
@@ -530,11 +533,13 @@ static size_t put_key(unsigned char *to, const char *key, uint32_t type)
     return n + put(to + n, &type, sizeof type);
 }
 
-/* A number more in the scratch GGUF file's head, and a text that keeps tensors where they were to
- * the next 32 bytes. */
-static void add_number(const char *key, float number)
+enum { GGUF_FLOAT = 6, GGUF_STRING = 8 };
+
+/* A key more in the scratch GGUF file's head, and a text that keeps tensors where they were to the
+ * next 32 bytes. */
+static void add_key(const char *key, uint32_t type, const void *value, size_t n_value)
 {
-    enum { HEAD = 24, FLOAT = 6, STRING = 8, ALIGNED = 32 };
+    enum { HEAD = 24, ALIGNED = 32 };
     size_t n_file, n = HEAD;
     uint64_t n_keys, n_text;
     unsigned char *file = read_file(scratch_path("model.gguf"), &n_file);
@@ -544,15 +549,35 @@ static void add_number(const char *key, float number)
     n_keys += 2;
     memcpy(out, file, 16);
     memcpy(out + 16, &n_keys, sizeof n_keys);
-    n += put_key(out + n, key, FLOAT);
-    n += put(out + n, &number, sizeof number);
-    n += put_key(out + n, "filler", STRING);
+    n += put_key(out + n, key, type);
+    n += put(out + n, value, n_value);
+    n += put_key(out + n, "filler", GGUF_STRING);
     n_text = (ALIGNED - (n - HEAD + sizeof n_text) % ALIGNED) % ALIGNED;
     n += put(out + n, &n_text, sizeof n_text) + n_text;
     memcpy(out + n, file + HEAD, n_file - HEAD);
     scratch_write("model.gguf", out, n + n_file - HEAD);
     free(out);
     free(file);
+}
+
+static void add_number(const char *key, float number)
+{
+    add_key(key, GGUF_FLOAT, &number, sizeof number);
+}
+
+/* Llama 3.1's factors beside another type of rotation, which would be the rotation alone. */
+static void test_factors_and_type(void)
+{
+    static const char yarn[] = "\4\0\0\0\0\0\0\0yarn";
+    char path[600];
+    mf_model_info info = {0};
+    mf_error error = {0};
+    snprintf(path, sizeof path, "%s/model.gguf", scratch_copy("gguf_llama31_f16"));
+    add_key("llama.rope.scaling.type", GGUF_STRING, yarn, sizeof yarn - 1);
+    CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error), MF_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(error.message, "llama.rope.scaling.type is yarn") != NULL &&
+                  strstr(error.message, "rope_freqs.weight") != NULL,
+              "%s", error.message);
 }
 
 /* Keys that were passed over although they change the result; those that say "none" are not in the
@@ -601,6 +626,7 @@ int main(void)
     test_windows();
     test_bare_factor();
     test_gguf_factors();
+    test_factors_and_type();
     scratch_remove();
     return test_result();
 }

@@ -376,6 +376,13 @@ static void check_other_config(void)
         {"v3_yarn_f32", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"},
         {"v3_yarn_f32", "\"topk_group\": 2", "\"topk_group\": 3"},
         {"v3_yarn_f32", "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 3"},
+        {"deepseek_v4_types_f32", "\"swiglu_limit\": 1.5", "\"swiglu_limit\": 2.5"},
+        {"deepseek_v4_types_f32", "\"hc_sinkhorn_iters\": 3", "\"hc_sinkhorn_iters\": 4"},
+        {"deepseek_v4_types_f32", "\"hc_eps\": 0.001", "\"hc_eps\": 0.002"},
+        {"deepseek_v4_types_f32", "\"rope_theta\": 90000.0", "\"rope_theta\": 90001.0"},
+        {"deepseek_v4_types_f32", "\"factor\": 8.0", "\"factor\": 9.0"},
+        {"deepseek_v4_types_f32", "\"attention_factor\": 1.1", "\"attention_factor\": 1.2"},
+        {"deepseek_v4_types_f32", "\"sliding_window\": 33", "\"sliding_window\": 32"},
     };
     static const int32_t few[] = {1, 2, 3, 4};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

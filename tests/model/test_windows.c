@@ -172,6 +172,28 @@ static void check_shared(const fixture *f)
     mf_engine_close(&e);
 }
 
+/* Of two sessions that share the same beginning with the tokens, that whose window still reaches
+ * there, whichever of the two it is. */
+static void check_reaching(const fixture *f, int near)
+{
+    mf_engine *e = open_engine(f, 64);
+    mf_session *s[2] = {new_session(e), new_session(e)}, *third = new_session(e);
+    mf_error error = {0};
+    mf_sync_result result = {0};
+    eval_to(f, s[!near], 390);
+    eval_to(f, s[near], 200);
+    REQUIRE_OK(mf_session_eval(s[near], f->tokens, 10, &error), &error);
+    REQUIRE_OK(mf_session_sync(third, f->tokens, 200, &result, &error), &error);
+    CHECK_MSG(result.n_reused == 199 && result.source == MF_SYNC_SESSION,
+              "%s: %zu tokens reused instead of 199 of session %d", f->c->name, result.n_reused,
+              near);
+    check_logits(f, third);
+    mf_session_free(&third);
+    for (int i = 0; i < 2; i++)
+        mf_session_free(&s[i]);
+    mf_engine_close(&e);
+}
+
 static char dir[256];
 
 static void remove_store(void)
@@ -278,6 +300,34 @@ static void check_stored(const fixture *f)
     mf_engine_close(&e);
 }
 
+/* The same of two entries of the store. */
+static void check_stored_reaching(const fixture *f, int near)
+{
+    mf_engine *e = open_engine(f, 64);
+    mf_session *s = new_session(e);
+    mf_store *store = open_store();
+    mf_error error = {0};
+    mf_sync_result result = {0};
+    for (int i = 0; i < 2; i++) {
+        mf_session_clear(s);
+        eval_to(f, s, i == near ? 250 : 390);
+        if (i == near)
+            REQUIRE_OK(mf_session_eval(s, f->tokens, 5, &error), &error);
+        REQUIRE_OK(mf_store_put(store, s, &error), &error);
+    }
+    mf_session_clear(s);
+    mf_engine_set_store(e, store);
+    REQUIRE_OK(mf_session_sync(s, f->tokens, 250, &result, &error), &error);
+    CHECK_MSG(result.n_reused == 249 && result.source == MF_SYNC_STORE,
+              "%s: %zu tokens reused instead of 249 of entry %d", f->c->name, result.n_reused,
+              near);
+    check_logits(f, s);
+    mf_session_free(&s);
+    mf_engine_set_store(e, NULL);
+    mf_store_close(&store);
+    mf_engine_close(&e);
+}
+
 /* A window of several pages, and a mark whose last pages the session still has, its first not any
  * more: a text that parts from the session's there takes all of the mark's. */
 static void check_wide(void)
@@ -328,7 +378,11 @@ int main(void)
         check_bounded(&f);
         check_back(&f);
         check_shared(&f);
+        check_reaching(&f, 0);
+        check_reaching(&f, 1);
         check_stored(&f);
+        check_stored_reaching(&f, 0);
+        check_stored_reaching(&f, 1);
         free(f.whole);
     }
     check_wide();

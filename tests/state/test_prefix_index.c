@@ -39,6 +39,36 @@ static void make_tokens(uint64_t *seed, int32_t *tokens, size_t *n_tokens)
     *n_tokens = n_kept + n_new;
 }
 
+/* As a window would have it: a sequence serves up to a few tokens before its end. */
+static bool is_near_end(const void *ctx, const void *value, size_t n_common)
+{
+    const size_t *most = ctx;
+    const sequence *s = value;
+    return s->n_tokens - n_common <= *most;
+}
+
+static void check_find_serving(const mf_prefix_index *index, const int32_t *tokens, size_t n_tokens)
+{
+    static const size_t most[] = {0, 3, 40};
+    for (size_t k = 0; k < 6; k++) {
+        const size_t n_least = k / 3 * 10;
+        size_t best = 0;
+        for (size_t i = 0; i < MAX_SEQUENCES; i++) {
+            const sequence *s = &sequences[i];
+            const size_t n = common(s->tokens, s->n_tokens, tokens, n_tokens);
+            if (s->entry != NULL && n > n_least && n > best && is_near_end(&most[k % 3], s, n))
+                best = n;
+        }
+        const mf_prefix_match m =
+            mf_prefix_find_serving(index, tokens, n_tokens, n_least, is_near_end, &most[k % 3]);
+        const sequence *s = m.value;
+        CHECK((s != NULL) == (best != 0));
+        CHECK_U64(m.n_common, best);
+        CHECK(s == NULL || (s->entry != NULL && is_near_end(&most[k % 3], s, best) &&
+                            common(s->tokens, s->n_tokens, tokens, n_tokens) == best));
+    }
+}
+
 static void check_find(const mf_prefix_index *index, const int32_t *tokens, size_t n_tokens)
 {
     bool any = false, any_whole = false;
@@ -70,6 +100,7 @@ static void check_find(const mf_prefix_index *index, const int32_t *tokens, size
         CHECK(s->entry != NULL && s->n_tokens == m.n_common);
         CHECK(common(s->tokens, s->n_tokens, tokens, n_tokens) == m.n_common);
     }
+    check_find_serving(index, tokens, n_tokens);
 }
 
 static size_t n_in_index(void)

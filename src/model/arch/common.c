@@ -164,6 +164,20 @@ static mf_status configure_factors(const mf_source *s, mf_hparams *h, mf_error *
     return MF_OK;
 }
 
+/* Factors are all there is of the rotation: llama.cpp would take both, and no published model has
+ * them. */
+static mf_status refuse_factors(const mf_source *s, const char *type, mf_error *error)
+{
+    mf_hparam_value v;
+    s->ops->hparam(s, "rope.factors", MF_HPARAM_WHOLE, &v);
+    return v.kind == MF_HPARAM_ABSENT
+               ? MF_OK
+               : mf_hparam_fail(s, "rope.type", MF_ERR_UNSUPPORTED, error,
+                                "is %.64s; with factors of each pair (%s) only default is "
+                                "supported",
+                                type, v.field);
+}
+
 mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_error *error)
 {
     const char *type = NULL;
@@ -172,6 +186,7 @@ mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_
     MF_TRY(mf_hparam_string(s, "rope.type", &type, error));
     if (type == NULL || strcmp(type, "default") == 0)
         return configure_factors(s, h, error);
+    MF_TRY(refuse_factors(s, type, error));
     if (strcmp(type, "yarn") == 0)
         return configure_yarn(s, h, error);
     if (strcmp(type, "dynamic") == 0)
