@@ -4,6 +4,7 @@
 
 #include "format/json.h"
 #include "sampling/sampler.h"
+#include "sampling/token_weights.h"
 
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ static void check_case(yyjson_val *item, size_t index)
     }
     const mf_candidate *kept = mf_sampler_filter(s, logits, &n_kept, &highest, &sum);
     for (i = 0; i < n_kept; i++)
-        got[kept[i].id] = mf_sampler_weight((double)kept[i].score - (double)highest) / sum;
+        got[kept[i].id] = mf_weight_of((double)kept[i].score - (double)highest) / sum;
     yyjson_arr_foreach(yyjson_obj_get(item, "probabilities"), i, n, value)
     {
         double want = yyjson_get_num(value);
@@ -415,12 +416,90 @@ static void check_weights(void)
 {
     for (int i = 0; i < 61000; i++) {
         const double x = -0.01147 * (double)i, want = exp(x);
-        CHECK_MSG(fabs(mf_sampler_weight(x) - want) <= 2e-15 * want,
-                  "exp(%.17g): %.17g, want %.17g", x, mf_sampler_weight(x), want);
+        CHECK_MSG(fabs(mf_weight_of(x) - want) <= 2e-15 * want, "exp(%.17g): %.17g, want %.17g", x,
+                  mf_weight_of(x), want);
     }
-    CHECK(mf_sampler_weight(0.0) == 1.0);
-    CHECK(mf_sampler_weight(-700.0) == 0.0 && mf_sampler_weight(-INFINITY) == 0.0 &&
-          mf_sampler_weight(NAN) == 0.0);
+    CHECK(mf_weight_of(0.0) == 1.0);
+    CHECK(mf_weight_of(-700.0) == 0.0 && mf_weight_of(-INFINITY) == 0.0 &&
+          mf_weight_of(NAN) == 0.0);
+}
+
+/* Sums have the same bits by whatever instructions, and what each token weighs; none reads past the
+ * end. */
+static void check_sums(void)
+{
+    enum { MOST = 1100 };
+    float scores[MOST];
+    double weights[MOST + 1];
+    uint32_t x = 5;
+    for (size_t n = 0; n < MOST; n += n < 40 ? 1 : 77) {
+        for (size_t i = 0; i < n; i++) {
+            x = x * 1664525u + 1013904223u;
+            scores[i] = x % 50 == 0 ? NAN : x % 51 == 0 ? -INFINITY : (float)(x >> 8) * -2e-6f;
+        }
+        float *exact = malloc(n * sizeof *exact + 1);
+        REQUIRE(exact != NULL);
+        memcpy(exact, scores, n * sizeof *exact);
+        weights[n] = -1.0;
+        mf_weights_of(exact, n, 0.25f, weights);
+        double want = 0.0;
+        for (size_t i = 0; i < n; i++) {
+            CHECK(weights[i] == mf_weight_of((double)scores[i] - 0.25));
+            want += weights[i];
+        }
+        CHECK(weights[n] == -1.0);
+        const double sum = mf_weights_sum_of(MF_CPU_SCALAR)(exact, n, 0.25f);
+        CHECK(fabs(sum - want) <= 1e-13 * want);
+        for (mf_cpu_tier tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++)
+            if (mf_cpu_has(tier) && mf_weights_sum_of(tier) != NULL)
+                CHECK(mf_weights_sum_of(tier)(exact, n, 0.25f) == sum);
+        CHECK(mf_weights_sum_here()(exact, n, 0.25f) == sum);
+        free(exact);
+    }
+}
+
+/* Without any filter blocks of tokens are drawn first, by what they can weigh at most: each token
+ * comes as often as its weight says, within five standard deviations. Shape 0: no peaks; 1: one
+ * token has most of it, in a block without anything else; 2: likely tokens in all blocks, and some
+ * that are no numbers. */
+static void check_frequencies(int shape)
+{
+    enum { N = 2500, N_DRAWS = 50000 };
+    static float logits[N];
+    static int counts[N];
+    double sum = 0.0;
+    mf_sampler *s = NULL;
+    mf_sampler_options options;
+    uint32_t x = 9;
+    for (size_t i = 0; i < N; i++) {
+        x = x * 1664525u + 1013904223u;
+        counts[i] = 0;
+        logits[i] = (float)(x >> 8) * (shape == 0 ? 1e-7f : 4e-7f);
+        if (shape == 1)
+            logits[i] = i == 2400 ? 9.0f : i > 2047 ? -30.0f : logits[i] - 5.0f;
+        if (shape == 2 && x % 97 == 0)
+            logits[i] = NAN;
+        sum += logits[i] == logits[i] ? exp((double)logits[i]) : 0.0;
+    }
+    mf_sampler_options_default(&options);
+    options.temperature = 1.0f;
+    options.top_k = 0;
+    options.top_p = 1.0f;
+    REQUIRE(mf_sampler_create(&options, N, NULL, &s, NULL) == MF_OK);
+    for (int i = 0; i < N_DRAWS; i++)
+        counts[mf_sampler_sample(s, logits)]++;
+    double squares = 0.0, n = 0.0;
+    for (size_t i = 0; i < N; i++) {
+        const double p = logits[i] == logits[i] ? exp((double)logits[i]) / sum : 0.0;
+        const double want = p * N_DRAWS, off = counts[i] - want;
+        CHECK_MSG(fabs(off) <= 5.0 * sqrt(want * (1.0 - p)) + 1.0, "shape %d, token %zu: %d of %g",
+                  shape, i, counts[i], want);
+        squares += want > 0.1 ? off * off / want : 0.0;
+        n += want > 0.1 ? 1.0 : 0.0;
+    }
+    CHECK_MSG(fabs(squares - n) <= 5.0 * sqrt(2.0 * n) && n > 100.0, "shape %d: %g of %g", shape,
+              squares, n);
+    mf_sampler_free(&s);
 }
 
 int main(int argc, char **argv)
@@ -430,6 +509,9 @@ int main(int argc, char **argv)
     check_draws();
     check_many();
     check_weights();
+    check_sums();
+    for (int shape = 0; shape < 3; shape++)
+        check_frequencies(shape);
     check_seed();
     check_odd_logits();
     check_low_temperatures();
