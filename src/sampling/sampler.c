@@ -236,14 +236,64 @@ static int32_t token_at(const mf_sampler *s, const float *logits, size_t block, 
     return (int32_t)(block * MF_LOGITS_BLOCK + chosen);
 }
 
+/* Sums up what the block weighs. Returns how much of it stands before the token. */
+static double mass_before(mf_sampler *s, const float *logits, size_t block, mf_candidate token,
+                          float highest)
+{
+    float scores[MF_LOGITS_BLOCK];
+    double weights[MF_LOGITS_BLOCK], before = 0.0, mass = 0.0;
+    const int32_t first = (int32_t)(block * MF_LOGITS_BLOCK);
+    const size_t n = mf_scores_of_block(s, logits, block, scores);
+    mf_weights_of(scores, n, highest, weights);
+    for (size_t i = 0; i < n; i++) {
+        const mf_candidate other = {scores[i], first + (int32_t)i};
+        mass += weights[i];
+        before += mf_goes_before(other, token) ? weights[i] : 0.0;
+    }
+    s->masses[block] = mass;
+    s->is_summed[block] = true;
+    return before;
+}
+
+static void sum_up(mf_sampler *s, const float *logits, size_t block, float highest)
+{
+    s->masses[block] = mf_scores_mass(s, logits, block, highest);
+    s->is_summed[block] = true;
+}
+
+/* Whether top-p keeps the token: those before it have less than its share of all. How much all is
+ * has to be known no better than that tells. */
+static bool is_in_nucleus(mf_sampler *s, const float *logits, int32_t id, float highest)
+{
+    const mf_candidate token = {mf_score_of(s, (size_t)id, logits[id]), id};
+    const double share = (double)s->options.top_p;
+    double before = 0.0, least = 0.0, most = 0.0;
+    for (size_t b = 0; b < mf_n_blocks(s); b++) {
+        if (s->bounds[b] >= token.score)
+            before += mass_before(s, logits, b, token, highest);
+        least += s->is_summed[b] ? s->masses[b] : 0.0;
+        most += s->masses[b];
+    }
+    for (size_t b = 0; b < mf_n_blocks(s) && before >= share * least && before < share * most;
+         b++) {
+        if (s->is_summed[b])
+            continue;
+        most -= s->masses[b];
+        sum_up(s, logits, b, highest);
+        most += s->masses[b];
+        least += s->masses[b];
+    }
+    return before < share * least;
+}
+
 /*
- * Where all may be drawn, few blocks have to be looked at: what is drawn first is a point of what
- * all weigh at most. Where it lies beyond what its block is then found to weigh, another is drawn,
- * of what is known by then. So a token comes as often as it is to (rejection sampling): whichever
- * point is kept, none within a token's weight is likelier than another. All of that takes one of
- * the sampler's random numbers.
+ * Where nearly all may be drawn, few blocks have to be looked at: what is drawn first is a point of
+ * what all weigh at most. Where it lies beyond what its block is then found to weigh, or is a
+ * token's that top-p drops, another is drawn, of what is known by then. So a token comes as often
+ * as it is to (rejection sampling): whichever point is kept, none within a token's weight is
+ * likelier than another. All of that takes one of the sampler's random numbers.
  */
-static int32_t draw_of_all(mf_sampler *s, const float *logits, float highest)
+static int32_t draw_of_most(mf_sampler *s, const float *logits, float highest)
 {
     uint64_t random[4];
     mf_random_seed(random, mf_random_word(s->random));
@@ -256,10 +306,12 @@ static int32_t draw_of_all(mf_sampler *s, const float *logits, float highest)
         const size_t block = block_at(s, &point);
         const bool was_summed = s->is_summed[block];
         if (!was_summed)
-            s->masses[block] = mf_scores_mass(s, logits, block, highest);
-        s->is_summed[block] = true;
-        if (was_summed || point < s->masses[block])
-            return token_at(s, logits, block, highest, point);
+            sum_up(s, logits, block, highest);
+        if (!was_summed && point >= s->masses[block])
+            continue;
+        const int32_t token = token_at(s, logits, block, highest, point);
+        if (s->options.top_p == 1.0f || is_in_nucleus(s, logits, token, highest))
+            return token;
     }
 }
 
@@ -284,9 +336,13 @@ static int32_t draw(mf_sampler *s, const float *logits)
     return chosen;
 }
 
-static bool has_filters(const mf_sampler_options *o)
+/* A smaller share would have to be drawn for too often. */
+#define LEAST_SHARE 0.5f
+
+static bool keeps_most(const mf_sampler_options *o)
 {
-    return o->top_k != 0 || o->top_p < 1.0f || o->min_p > 0.0f || o->xtc_probability > 0.0f;
+    return o->top_k == 0 && o->top_p >= LEAST_SHARE && o->min_p == 0.0f &&
+           o->xtc_probability == 0.0f;
 }
 
 static int32_t sample(mf_sampler *s, const float *logits)
@@ -294,10 +350,10 @@ static int32_t sample(mf_sampler *s, const float *logits)
     find_penalties(s);
     if (s->options.temperature == 0.0f)
         return greedy(s, logits);
-    if (has_filters(&s->options))
+    if (!keeps_most(&s->options))
         return draw(s, logits);
     const float highest = mf_scores_highest(s, logits);
-    return isfinite(highest) ? draw_of_all(s, logits, highest) : draw(s, logits);
+    return isfinite(highest) ? draw_of_most(s, logits, highest) : draw(s, logits);
 }
 
 /* As many as sample() draws, whatever the logits. */

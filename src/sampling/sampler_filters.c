@@ -7,11 +7,6 @@
 
 /* A top-k up to this is found while candidates are collected. */
 #define MAX_TOP_K 256u
-static bool goes_before(mf_candidate a, mf_candidate b)
-{
-    return a.score > b.score || (a.score == b.score && a.id < b.id);
-}
-
 static void sift_down(mf_candidate *heap, size_t n, size_t i)
 {
     mf_candidate moved = heap[i];
@@ -19,9 +14,9 @@ static void sift_down(mf_candidate *heap, size_t n, size_t i)
         size_t child = 2 * i + 1;
         if (child >= n)
             break;
-        if (child + 1 < n && goes_before(heap[child + 1], heap[child]))
+        if (child + 1 < n && mf_goes_before(heap[child + 1], heap[child]))
             child++;
-        if (!goes_before(heap[child], moved))
+        if (!mf_goes_before(heap[child], moved))
             break;
         heap[i] = heap[child];
         i = child;
@@ -259,7 +254,7 @@ static size_t exclude_top(mf_candidate *candidates, size_t n, float highest, flo
         for (size_t k = 0; k < n_more; k++) {
             if (weights[k] < least)
                 continue;
-            if (n_viable++ == 0 || goes_before(candidates[last], candidates[i + k]))
+            if (n_viable++ == 0 || mf_goes_before(candidates[last], candidates[i + k]))
                 last = i + k;
         }
         i += n_more;
@@ -268,7 +263,7 @@ static size_t exclude_top(mf_candidate *candidates, size_t n, float highest, flo
         return n;
     const mf_candidate boundary = candidates[last];
     for (size_t i = 0; i < n; i++)
-        if (!goes_before(candidates[i], boundary))
+        if (!mf_goes_before(candidates[i], boundary))
             candidates[kept++] = candidates[i];
     return kept;
 }

@@ -28,7 +28,7 @@ struct mf_sampler {
     float *highest_biases;      /* [n_blocks], of each block; NULL: none */
     float *bounds;              /* [n_blocks]: no score is above its block's */
     double *masses;             /* [n_blocks]: the sum of a block's weights, or no less than it */
-    bool *is_summed;            /* [n_blocks]: which of the two (draw_of_all) */
+    bool *is_summed;            /* [n_blocks]: which of the two (draw_of_most) */
     mf_weights_sum *sum_of;     /* mf_weights_sum_here */
     float divisor;              /* temperature as far as it matters, or 1 */
     bool has_bounds, skips;     /* of the sample that is being taken; skips: blocks, if need be */
@@ -69,6 +69,11 @@ static inline float penalised(const mf_sampler *s, size_t token, float logit)
 static inline float mf_score_of(const mf_sampler *s, size_t token, float logit)
 {
     return penalised(s, token, logit) / s->divisor;
+}
+
+static inline bool mf_goes_before(mf_candidate a, mf_candidate b)
+{
+    return a.score > b.score || (a.score == b.score && a.id < b.id);
 }
 
 /* What is looked at is the model's logits, but for biases. */

@@ -458,20 +458,42 @@ static void check_sums(void)
     }
 }
 
-/* Without any filter blocks of tokens are drawn first, by what they can weigh at most: each token
- * comes as often as its weight says, within five standard deviations. Shape 0: no peaks; 1: one
- * token has most of it, in a block without anything else; 2: likely tokens in all blocks, and some
- * that are no numbers. */
-static void check_frequencies(int shape)
+enum { N_DRAWN = 2500 };
+
+/* What tokens are to be drawn with, by sorting. */
+static void chances(const float *logits, double top_p, double *p)
 {
-    enum { N = 2500, N_DRAWS = 50000 };
-    static float logits[N];
-    static int counts[N];
-    double sum = 0.0;
+    static mf_candidate sorted[N_DRAWN];
+    double all = 0.0, before = 0.0, kept = 0.0;
+    for (size_t i = 0; i < N_DRAWN; i++) {
+        p[i] = 0.0;
+        sorted[i] = (mf_candidate){logits[i] == logits[i] ? logits[i] : -INFINITY, (int32_t)i};
+        all += exp((double)sorted[i].score);
+    }
+    qsort(sorted, N_DRAWN, sizeof *sorted, falls);
+    for (size_t i = 0; i < N_DRAWN && before < top_p * all; i++) {
+        p[sorted[i].id] = exp((double)sorted[i].score);
+        before += p[sorted[i].id];
+        kept = before;
+    }
+    for (size_t i = 0; i < N_DRAWN; i++)
+        p[i] /= kept;
+}
+
+/* Without other filters than top-p, blocks of tokens are drawn first, by what they can weigh at
+ * most: each token comes as often as its weight says, within five standard deviations, and one
+ * that is dropped never. Shape 0: no peaks; 1: one token has most of it, in a block without
+ * anything else; 2: likely tokens in all blocks, and some that are no numbers. */
+static void check_frequencies(int shape, float top_p)
+{
+    enum { N_DRAWS = 20000 };
+    static float logits[N_DRAWN];
+    static int counts[N_DRAWN];
+    static double p[N_DRAWN];
+    uint32_t x = 9;
     mf_sampler *s = NULL;
     mf_sampler_options options;
-    uint32_t x = 9;
-    for (size_t i = 0; i < N; i++) {
+    for (size_t i = 0; i < N_DRAWN; i++) {
         x = x * 1664525u + 1013904223u;
         counts[i] = 0;
         logits[i] = (float)(x >> 8) * (shape == 0 ? 1e-7f : 4e-7f);
@@ -479,26 +501,26 @@ static void check_frequencies(int shape)
             logits[i] = i == 2400 ? 9.0f : i > 2047 ? -30.0f : logits[i] - 5.0f;
         if (shape == 2 && x % 97 == 0)
             logits[i] = NAN;
-        sum += logits[i] == logits[i] ? exp((double)logits[i]) : 0.0;
     }
+    chances(logits, (double)top_p, p);
     mf_sampler_options_default(&options);
     options.temperature = 1.0f;
     options.top_k = 0;
-    options.top_p = 1.0f;
-    REQUIRE(mf_sampler_create(&options, N, NULL, &s, NULL) == MF_OK);
+    options.top_p = top_p;
+    REQUIRE(mf_sampler_create(&options, N_DRAWN, NULL, &s, NULL) == MF_OK);
     for (int i = 0; i < N_DRAWS; i++)
         counts[mf_sampler_sample(s, logits)]++;
     double squares = 0.0, n = 0.0;
-    for (size_t i = 0; i < N; i++) {
-        const double p = logits[i] == logits[i] ? exp((double)logits[i]) / sum : 0.0;
-        const double want = p * N_DRAWS, off = counts[i] - want;
-        CHECK_MSG(fabs(off) <= 5.0 * sqrt(want * (1.0 - p)) + 1.0, "shape %d, token %zu: %d of %g",
-                  shape, i, counts[i], want);
+    for (size_t i = 0; i < N_DRAWN; i++) {
+        const double want = p[i] * N_DRAWS, off = counts[i] - want;
+        CHECK_MSG(fabs(off) <= 5.0 * sqrt(want * (1.0 - p[i])) + (want > 0.0 ? 1.0 : 0.0),
+                  "shape %d, top-p %g, token %zu: %d of %g", shape, (double)top_p, i, counts[i],
+                  want);
         squares += want > 0.1 ? off * off / want : 0.0;
         n += want > 0.1 ? 1.0 : 0.0;
     }
-    CHECK_MSG(fabs(squares - n) <= 5.0 * sqrt(2.0 * n) && n > 100.0, "shape %d: %g of %g", shape,
-              squares, n);
+    CHECK_MSG(fabs(squares - n) <= 5.0 * sqrt(2.0 * n) && n > 0.0, "shape %d, top-p %g: %g of %g",
+              shape, (double)top_p, squares, n);
     mf_sampler_free(&s);
 }
 
@@ -510,8 +532,11 @@ int main(int argc, char **argv)
     check_many();
     check_weights();
     check_sums();
-    for (int shape = 0; shape < 3; shape++)
-        check_frequencies(shape);
+    for (int shape = 0; shape < 3; shape++) {
+        check_frequencies(shape, 1.0f);
+        check_frequencies(shape, 0.95f);
+        check_frequencies(shape, 0.6f);
+    }
     check_seed();
     check_odd_logits();
     check_low_temperatures();
