@@ -5,7 +5,8 @@
  * byte of an answer whose prompt is held; memory with many connections open.
  *
  *     bench_serve MODEL PROGRAM [--tokens N] [--rounds N] [--prompt N] [--context N] [--threads N]
- *                               [--connections N] [--part speed|prompt|first|idle]
+ *                               [--connections N] [--device NAME]
+ *                               [--part speed|prompt|first|idle]
  *
  * PROGRAM is moeflux. Both have the same options; each waits while the other is measured.
  */
@@ -87,6 +88,7 @@ static void open_engine(bench_serve *b)
     o.n_sessions = BENCH_MAX_CLIENTS;
     o.n_context_tokens = b->n_context;
     o.n_threads = b->n_threads;
+    o.device = b->device;
     TRY(mf_engine_open(b->model, &o, &b->engine, &error));
     mf_engine_info(b->engine, &b->info);
     for (size_t i = 0; i < BENCH_MAX_CLIENTS; i++)
@@ -116,9 +118,9 @@ void bench_serve_start(bench_serve *b)
     snprintf(threads, sizeof threads, "%u", b->n_threads);
     snprintf(sessions, sizeof sessions, "%u", BENCH_MAX_CLIENTS);
     snprintf(connections, sizeof connections, "%u", b->n_connections + 64);
-    char *const fixed[] = {
-        (char *)b->program, "serve",         (char *)b->model, "--ctx",    context, "--sessions",
-        sessions,           "--connections", connections,      "--device", "cpu"};
+    char *const fixed[] = {(char *)b->program, "serve",  (char *)b->model, "--ctx",     context,
+                           "--sessions",       sessions, "--connections",  connections, "--device",
+                           (char *)b->device};
     memcpy(argv, fixed, sizeof fixed);
     n = sizeof fixed / sizeof *fixed;
     if (b->n_threads > 0) {
@@ -268,9 +270,10 @@ static void read_options(bench_serve *b, int argc, char **argv)
     b->model = argv[1];
     b->program = argv[2];
     for (int i = 3; i + 1 < argc; i += 2) {
-        bool is_known = strcmp(argv[i], "--part") == 0;
+        const bool is_device = strcmp(argv[i], "--device") == 0;
+        bool is_known = is_device || strcmp(argv[i], "--part") == 0;
         if (is_known)
-            b->part = argv[i + 1];
+            *(is_device ? &b->device : &b->part) = argv[i + 1];
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
             if (strcmp(argv[i], numbers[k].name) == 0) {
                 *numbers[k].value = number(argv[i + 1]);
@@ -293,7 +296,8 @@ static bool wants(const bench_serve *b, const char *part)
 
 int main(int argc, char **argv)
 {
-    static bench_serve b = {.n_tokens_option = 256,
+    static bench_serve b = {.device = "cpu",
+                            .n_tokens_option = 256,
                             .n_rounds = 5,
                             .n_short = 8,
                             .n_long = 4096,

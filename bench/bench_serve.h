@@ -20,7 +20,7 @@
 #define BENCH_N_TOKENS 2000
 
 typedef struct bench_serve {
-    const char *model, *program, *part;
+    const char *model, *program, *part, *device;
     uint32_t n_tokens_option, n_rounds, n_long, n_context, n_threads, n_connections;
     size_t n_tokens; /* of an answer */
     size_t n_short;

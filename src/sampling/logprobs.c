@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Logarithms of the model's own probabilities. */
 #include "base/alloc.h"
+#include "sampling/token_weights.h"
 
 #include <moeflux/sampling.h>
 
@@ -20,11 +21,9 @@ float mf_logprob_of(const float *logits, size_t n_vocab, int32_t token, mf_logpr
                     size_t n_top)
 {
     float highest = -INFINITY;
-    double sum = 0.0;
     for (size_t i = 0; i < n_vocab; i++)
         highest = logits[i] > highest ? logits[i] : highest;
-    for (size_t i = 0; i < n_vocab; i++)
-        sum += exp((double)logits[i] - (double)highest);
+    const double sum = mf_weights_sum_here()(logits, n_vocab, highest);
     const float normal = (float)((double)highest + log(sum));
     for (size_t i = 0; i < n_top; i++)
         top[i] = (mf_logprob){-1, -INFINITY};

@@ -25,12 +25,9 @@ void mf_sampler_take_bounds(mf_sampler *sampler, const float *bounds);
 
 /*
  * The candidates that the filters leave, and their weights' sum; a candidate's weight is
- * mf_sampler_weight(its score - *highest). None if there is no finite logit. Valid until the next
+ * mf_weight_of(its score - *highest). None if there is no finite logit. Valid until the next
  * call. XTC draws whether it acts.
  */
 const mf_candidate *mf_sampler_filter(mf_sampler *sampler, const float *logits, size_t *n,
                                       float *highest, double *sum);
-/* exp(x) for x <= 0, the same bits on every machine. */
-double mf_sampler_weight(double x);
-
 #endif

@@ -158,28 +158,39 @@ static void check_tokens(mf_backend *be, mf_buffer buffer, const mf_weight_shape
     }
 }
 
-int main(void)
+/* Each number of tokens has shaders, which take software seconds. */
+static void check_form_of_tokens(mf_backend *be, mf_buffer buffer, const mf_weight_shape *form)
+{
+    static const uint32_t n_cols[] = {1088, 4160, 64, 576, 2560, 4096};
+    const bool is_short = vulkan_is_short();
+    if (!is_short || form->kind == MF_WEIGHT_MXFP4) /* with a table of levels */
+        check_tokens(be, buffer, form, 1024, true, is_short ? 2 : MOST_TOKENS);
+    if (form->kind != MF_WEIGHT_AFFINE || form->bits != 4 || form->group != 64)
+        return;
+    for (size_t i = 0; i < (is_short ? 2 : sizeof n_cols / sizeof *n_cols); i++)
+        for (int is_expert = 0; is_expert < 2; is_expert++)
+            check_tokens(be, buffer, form, n_cols[i], is_expert != 0, MOST_TOKENS);
+}
+
+/* test_vulkan_products [PART OF]: every OF-th form, from the PART-th on; several may run side by
+ * side. */
+int main(int argc, char **argv)
 {
     mf_error error = {0};
     mf_buffer buffer = {0};
+    const long part = argc == 3 ? strtol(argv[1], NULL, 10) : 0;
+    const long n_parts = argc == 3 ? strtol(argv[2], NULL, 10) : 1;
+    REQUIRE(part >= 0 && part < n_parts);
     mf_backend *be = vulkan_open(NULL);
     if (be == NULL)
         return TEST_SKIPPED;
     REQUIRE_OK(be->ops->buffer_create(be, BUFFER_BYTES, MF_USE_DEVICE, "weights", &buffer, &error),
                &error);
-    for (size_t i = 0; i < N_VULKAN_FORMS; i++)
-        if (!vulkan_is_short() || is_representative(&vulkan_forms[i]))
-            check_form(be, buffer, &vulkan_forms[i]);
-    static const uint32_t n_cols[] = {1088, 4160, 64, 576, 2560, 4096};
-    for (size_t f = 0; f < N_VULKAN_FORMS; f++) {
+    for (size_t f = (size_t)part; f < N_VULKAN_FORMS; f += (size_t)n_parts) {
         const mf_weight_shape *form = &vulkan_forms[f];
-        /* with a table of levels; each number of tokens has shaders, which take software seconds */
-        if (!vulkan_is_short() || form->kind == MF_WEIGHT_MXFP4)
-            check_tokens(be, buffer, form, 1024, true, vulkan_is_short() ? 2 : MOST_TOKENS);
-        if (form->kind == MF_WEIGHT_AFFINE && form->bits == 4 && form->group == 64)
-            for (size_t i = 0; i < (vulkan_is_short() ? 2 : sizeof n_cols / sizeof *n_cols); i++)
-                for (int is_expert = 0; is_expert < 2; is_expert++)
-                    check_tokens(be, buffer, form, n_cols[i], is_expert != 0, MOST_TOKENS);
+        if (!vulkan_is_short() || is_representative(form))
+            check_form(be, buffer, form);
+        check_form_of_tokens(be, buffer, form);
     }
     be->ops->destroy(be);
     return test_result();

@@ -4,6 +4,7 @@
 
 #include "format/json.h"
 #include "sampling/sampler.h"
+#include "sampling/token_weights.h"
 
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ static void check_case(yyjson_val *item, size_t index)
     }
     const mf_candidate *kept = mf_sampler_filter(s, logits, &n_kept, &highest, &sum);
     for (i = 0; i < n_kept; i++)
-        got[kept[i].id] = mf_sampler_weight((double)kept[i].score - (double)highest) / sum;
+        got[kept[i].id] = mf_weight_of((double)kept[i].score - (double)highest) / sum;
     yyjson_arr_foreach(yyjson_obj_get(item, "probabilities"), i, n, value)
     {
         double want = yyjson_get_num(value);
@@ -415,12 +416,112 @@ static void check_weights(void)
 {
     for (int i = 0; i < 61000; i++) {
         const double x = -0.01147 * (double)i, want = exp(x);
-        CHECK_MSG(fabs(mf_sampler_weight(x) - want) <= 2e-15 * want,
-                  "exp(%.17g): %.17g, want %.17g", x, mf_sampler_weight(x), want);
+        CHECK_MSG(fabs(mf_weight_of(x) - want) <= 2e-15 * want, "exp(%.17g): %.17g, want %.17g", x,
+                  mf_weight_of(x), want);
     }
-    CHECK(mf_sampler_weight(0.0) == 1.0);
-    CHECK(mf_sampler_weight(-700.0) == 0.0 && mf_sampler_weight(-INFINITY) == 0.0 &&
-          mf_sampler_weight(NAN) == 0.0);
+    CHECK(mf_weight_of(0.0) == 1.0);
+    CHECK(mf_weight_of(-700.0) == 0.0 && mf_weight_of(-INFINITY) == 0.0 &&
+          mf_weight_of(NAN) == 0.0);
+}
+
+/* Sums have the same bits by whatever instructions, and what each token weighs; none reads past the
+ * end. */
+static void check_sums(void)
+{
+    enum { MOST = 1100 };
+    float scores[MOST];
+    double weights[MOST + 1];
+    uint32_t x = 5;
+    for (size_t n = 0; n < MOST; n += n < 40 ? 1 : 77) {
+        for (size_t i = 0; i < n; i++) {
+            x = x * 1664525u + 1013904223u;
+            scores[i] = x % 50 == 0 ? NAN : x % 51 == 0 ? -INFINITY : (float)(x >> 8) * -2e-6f;
+        }
+        float *exact = malloc(n * sizeof *exact + 1);
+        REQUIRE(exact != NULL);
+        memcpy(exact, scores, n * sizeof *exact);
+        weights[n] = -1.0;
+        mf_weights_of(exact, n, 0.25f, weights);
+        double want = 0.0;
+        for (size_t i = 0; i < n; i++) {
+            CHECK(weights[i] == mf_weight_of((double)scores[i] - 0.25));
+            want += weights[i];
+        }
+        CHECK(weights[n] == -1.0);
+        const double sum = mf_weights_sum_of(MF_CPU_SCALAR)(exact, n, 0.25f);
+        CHECK(fabs(sum - want) <= 1e-13 * want);
+        for (mf_cpu_tier tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++)
+            if (mf_cpu_has(tier) && mf_weights_sum_of(tier) != NULL)
+                CHECK(mf_weights_sum_of(tier)(exact, n, 0.25f) == sum);
+        CHECK(mf_weights_sum_here()(exact, n, 0.25f) == sum);
+        free(exact);
+    }
+}
+
+enum { N_DRAWN = 2500 };
+
+/* What tokens are to be drawn with, by sorting. */
+static void chances(const float *logits, double top_p, double *p)
+{
+    static mf_candidate sorted[N_DRAWN];
+    double all = 0.0, before = 0.0, kept = 0.0;
+    for (size_t i = 0; i < N_DRAWN; i++) {
+        p[i] = 0.0;
+        sorted[i] = (mf_candidate){logits[i] == logits[i] ? logits[i] : -INFINITY, (int32_t)i};
+        all += exp((double)sorted[i].score);
+    }
+    qsort(sorted, N_DRAWN, sizeof *sorted, falls);
+    for (size_t i = 0; i < N_DRAWN && before < top_p * all; i++) {
+        p[sorted[i].id] = exp((double)sorted[i].score);
+        before += p[sorted[i].id];
+        kept = before;
+    }
+    for (size_t i = 0; i < N_DRAWN; i++)
+        p[i] /= kept;
+}
+
+/* Without other filters than top-p, blocks of tokens are drawn first, by what they can weigh at
+ * most: each token comes as often as its weight says, within five standard deviations, and one
+ * that is dropped never. Shape 0: no peaks; 1: one token has most of it, in a block without
+ * anything else; 2: likely tokens in all blocks, and some that are no numbers. */
+static void check_frequencies(int shape, float top_p)
+{
+    enum { N_DRAWS = 20000 };
+    static float logits[N_DRAWN];
+    static int counts[N_DRAWN];
+    static double p[N_DRAWN];
+    uint32_t x = 9;
+    mf_sampler *s = NULL;
+    mf_sampler_options options;
+    for (size_t i = 0; i < N_DRAWN; i++) {
+        x = x * 1664525u + 1013904223u;
+        counts[i] = 0;
+        logits[i] = (float)(x >> 8) * (shape == 0 ? 1e-7f : 4e-7f);
+        if (shape == 1)
+            logits[i] = i == 2400 ? 9.0f : i > 2047 ? -30.0f : logits[i] - 5.0f;
+        if (shape == 2 && x % 97 == 0)
+            logits[i] = NAN;
+    }
+    chances(logits, (double)top_p, p);
+    mf_sampler_options_default(&options);
+    options.temperature = 1.0f;
+    options.top_k = 0;
+    options.top_p = top_p;
+    REQUIRE(mf_sampler_create(&options, N_DRAWN, NULL, &s, NULL) == MF_OK);
+    for (int i = 0; i < N_DRAWS; i++)
+        counts[mf_sampler_sample(s, logits)]++;
+    double squares = 0.0, n = 0.0;
+    for (size_t i = 0; i < N_DRAWN; i++) {
+        const double want = p[i] * N_DRAWS, off = counts[i] - want;
+        CHECK_MSG(fabs(off) <= 5.0 * sqrt(want * (1.0 - p[i])) + (want > 0.0 ? 1.0 : 0.0),
+                  "shape %d, top-p %g, token %zu: %d of %g", shape, (double)top_p, i, counts[i],
+                  want);
+        squares += want > 0.1 ? off * off / want : 0.0;
+        n += want > 0.1 ? 1.0 : 0.0;
+    }
+    CHECK_MSG(fabs(squares - n) <= 5.0 * sqrt(2.0 * n) && n > 0.0, "shape %d, top-p %g: %g of %g",
+              shape, (double)top_p, squares, n);
+    mf_sampler_free(&s);
 }
 
 int main(int argc, char **argv)
@@ -430,6 +531,12 @@ int main(int argc, char **argv)
     check_draws();
     check_many();
     check_weights();
+    check_sums();
+    for (int shape = 0; shape < 3; shape++) {
+        check_frequencies(shape, 1.0f);
+        check_frequencies(shape, 0.95f);
+        check_frequencies(shape, 0.6f);
+    }
     check_seed();
     check_odd_logits();
     check_low_temperatures();

@@ -166,7 +166,11 @@ static const setting settings[] = {
     {.o = {.temperature = 5, .min_p = 1e-6f, .presence_penalty = 1}, .biases = 2},
     {.o = {.temperature = 1, .min_p = 0.1f, .xtc_probability = 0.7f, .repetition_penalty = 1.1f}},
     {.o = {.temperature = 1, .top_p = 0.9f}},
+    {.o = {.temperature = 0.8f, .top_p = 0.5f, .presence_penalty = 1}, .biases = 1},
+    {.o = {.temperature = 1, .top_p = 0.99f, .min_p = 0.02f, .repetition_penalty = 0.8f}},
     {.o = {.temperature = 1}},
+    {.o = {.temperature = 0.7f, .frequency_penalty = 0.5f}, .biases = 1},
+    {.o = {.temperature = 2, .repetition_penalty = 0.9f}, .biases = 2},
     {.o = {.temperature = 1, .top_k = 1000}},
 };
 

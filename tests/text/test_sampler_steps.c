@@ -6,6 +6,7 @@
 
 #include "format/json.h"
 #include "sampling/sampler.h"
+#include "sampling/token_weights.h"
 
 enum { N_VOCAB = 900 };
 
@@ -129,7 +130,7 @@ static void check_case(yyjson_val *item, mf_tokenizer *tokenizer, size_t index)
     }
     const mf_candidate *kept = mf_sampler_filter(s, logits, &n_kept, &highest, &sum);
     for (size_t i = 0; i < n_kept; i++)
-        got[kept[i].id] = mf_sampler_weight((double)kept[i].score - (double)highest) / sum;
+        got[kept[i].id] = mf_weight_of((double)kept[i].score - (double)highest) / sum;
     check_probabilities(field(item, "probabilities"), got, index);
     check_logprobs(field(item, "logprobs"), logits);
     mf_sampler_free(&s);
