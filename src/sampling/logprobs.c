@@ -23,7 +23,7 @@ float mf_logprob_of(const float *logits, size_t n_vocab, int32_t token, mf_logpr
     float highest = -INFINITY;
     for (size_t i = 0; i < n_vocab; i++)
         highest = logits[i] > highest ? logits[i] : highest;
-    const double sum = mf_weights_sum_here()(logits, n_vocab, highest);
+    const double sum = mf_weights_here()->sum(logits, n_vocab, highest);
     const float normal = (float)((double)highest + log(sum));
     for (size_t i = 0; i < n_top; i++)
         top[i] = (mf_logprob){-1, -INFINITY};

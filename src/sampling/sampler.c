@@ -82,7 +82,7 @@ mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
     s->bounds = mf_alloc_array(&a, mf_n_blocks(s), sizeof *s->bounds);
     s->masses = mf_alloc_array(&a, mf_n_blocks(s), sizeof *s->masses);
     s->is_summed = mf_alloc_array(&a, mf_n_blocks(s), sizeof *s->is_summed);
-    s->sum_of = mf_weights_sum_here();
+    s->weights = mf_weights_here();
     if (s->candidates == NULL || s->is_accepted == NULL || s->bounds == NULL || s->masses == NULL ||
         s->is_summed == NULL) {
         mf_sampler_free(&s);
@@ -205,7 +205,7 @@ static void find_most(mf_sampler *s, const float *logits, float highest)
         s->bounds[b] = fminf(mf_scores_bound(s, logits, b), highest);
         s->is_summed[b] = false;
     }
-    mf_weights_of(s->bounds, mf_n_blocks(s), highest, s->masses);
+    s->weights->of(s->bounds, mf_n_blocks(s), highest, s->masses);
     for (size_t b = 0; b < mf_n_blocks(s); b++)
         s->masses[b] *= (double)(mf_block_end(s, b) - b * MF_LOGITS_BLOCK);
 }
@@ -228,7 +228,7 @@ static int32_t token_at(const mf_sampler *s, const float *logits, size_t block, 
     double weights[MF_LOGITS_BLOCK], passed = 0.0;
     size_t chosen = 0;
     const size_t n = mf_scores_of_block(s, logits, block, scores);
-    mf_weights_of(scores, n, highest, weights);
+    s->weights->of(scores, n, highest, weights);
     for (size_t i = 0; i < n && passed <= point; i++) {
         chosen = weights[i] > 0.0 ? i : chosen;
         passed += weights[i];
@@ -241,18 +241,15 @@ static double mass_before(mf_sampler *s, const float *logits, size_t block, mf_c
                           float highest)
 {
     float scores[MF_LOGITS_BLOCK];
-    double weights[MF_LOGITS_BLOCK], before = 0.0, mass = 0.0;
     const int32_t first = (int32_t)(block * MF_LOGITS_BLOCK);
     const size_t n = mf_scores_of_block(s, logits, block, scores);
-    mf_weights_of(scores, n, highest, weights);
+    s->masses[block] = s->weights->sum(scores, n, highest);
+    s->is_summed[block] = true;
     for (size_t i = 0; i < n; i++) {
         const mf_candidate other = {scores[i], first + (int32_t)i};
-        mass += weights[i];
-        before += mf_goes_before(other, token) ? weights[i] : 0.0;
+        scores[i] = mf_goes_before(other, token) ? scores[i] : -INFINITY;
     }
-    s->masses[block] = mass;
-    s->is_summed[block] = true;
-    return before;
+    return s->weights->sum(scores, n, highest);
 }
 
 static void sum_up(mf_sampler *s, const float *logits, size_t block, float highest)
@@ -326,7 +323,7 @@ static int32_t draw(mf_sampler *s, const float *logits)
         return first_allowed(s);
     int32_t chosen = kept[0].id;
     for (size_t i = 0; i < n && passed <= point;) {
-        const size_t n_more = mf_weigh(kept + i, n - i, highest, weights);
+        const size_t n_more = mf_weigh(s, kept + i, n - i, highest, weights);
         for (size_t k = 0; k < n_more && passed <= point; k++) {
             chosen = weights[k] > 0.0 ? kept[i + k].id : chosen;
             passed += weights[k];

@@ -145,13 +145,14 @@ static size_t collect_top(mf_sampler *s, const float *logits, float *highest, si
     return collect_top(s, logits, highest, n_all);
 }
 
-size_t mf_weigh(const mf_candidate *candidates, size_t n, float highest, double *weights)
+size_t mf_weigh(const mf_sampler *s, const mf_candidate *candidates, size_t n, float highest,
+                double *weights)
 {
     float scores[MF_WEIGHED];
     n = n < MF_WEIGHED ? n : MF_WEIGHED;
     for (size_t i = 0; i < n; i++)
         scores[i] = candidates[i].score;
-    mf_weights_of(scores, n, highest, weights);
+    s->weights->of(scores, n, highest, weights);
     return n;
 }
 
@@ -160,11 +161,12 @@ static double weight_in(mf_candidate candidate, float highest)
     return mf_weight_of((double)candidate.score - (double)highest);
 }
 
-static double sum_weights(const mf_candidate *candidates, size_t n, float highest)
+static double sum_weights(const mf_sampler *s, const mf_candidate *candidates, size_t n,
+                          float highest)
 {
     double sum = 0.0, weights[MF_WEIGHED];
     for (size_t i = 0; i < n;) {
-        const size_t n_more = mf_weigh(candidates + i, n - i, highest, weights);
+        const size_t n_more = mf_weigh(s, candidates + i, n - i, highest, weights);
         for (size_t k = 0; k < n_more; k++)
             sum += weights[k];
         i += n_more;
@@ -197,7 +199,7 @@ static size_t sort_and_cut(mf_sampler *s, size_t n, size_t n_all, float highest,
     bool uses_p = s->options.top_p < 1.0f;
     bool uses_k = k != 0 && k < n_all;
     if (uses_p && !uses_k && total == 0.0)
-        total = sum_weights(heap, n, highest);
+        total = sum_weights(s, heap, n, highest);
     const double mass = total * (double)s->options.top_p;
     double before = 0.0;
     for (size_t i = n / 2; i-- > 0;)
@@ -223,18 +225,19 @@ static size_t sort_and_cut(mf_sampler *s, size_t n, size_t n_all, float highest,
     }
     memmove(heap, heap + n_heap, n_taken * sizeof *heap);
     if (uses_k && uses_p)
-        n_taken = keep_top_p(heap, n_taken, highest, sum_weights(heap, n_taken, highest),
+        n_taken = keep_top_p(heap, n_taken, highest, sum_weights(s, heap, n_taken, highest),
                              s->options.top_p);
     return n_taken;
 }
 
 /* Keeps those whose weight is `least` or more. */
-static size_t keep_heavy(mf_candidate *candidates, size_t n, float highest, double least)
+static size_t keep_heavy(const mf_sampler *s, mf_candidate *candidates, size_t n, float highest,
+                         double least)
 {
     double weights[MF_WEIGHED];
     size_t kept = 0;
     for (size_t i = 0; i < n;) {
-        const size_t n_more = mf_weigh(candidates + i, n - i, highest, weights);
+        const size_t n_more = mf_weigh(s, candidates + i, n - i, highest, weights);
         for (size_t k = 0; k < n_more; k++)
             if (weights[k] >= least)
                 candidates[kept++] = candidates[i + k];
@@ -244,13 +247,14 @@ static size_t keep_heavy(mf_candidate *candidates, size_t n, float highest, doub
 }
 
 /* Takes out all that have at least the threshold's share but the least likely of them. */
-static size_t exclude_top(mf_candidate *candidates, size_t n, float highest, float threshold)
+static size_t exclude_top(const mf_sampler *s, mf_candidate *candidates, size_t n, float highest,
+                          float threshold)
 {
-    const double least = (double)threshold * sum_weights(candidates, n, highest);
+    const double least = (double)threshold * sum_weights(s, candidates, n, highest);
     double weights[MF_WEIGHED];
     size_t n_viable = 0, last = 0, kept = 0;
     for (size_t i = 0; i < n;) {
-        const size_t n_more = mf_weigh(candidates + i, n - i, highest, weights);
+        const size_t n_more = mf_weigh(s, candidates + i, n - i, highest, weights);
         for (size_t k = 0; k < n_more; k++) {
             if (weights[k] < least)
                 continue;
@@ -297,13 +301,13 @@ const mf_candidate *mf_filter(mf_sampler *s, const float *logits, size_t *n_kept
     if ((s->options.top_k != 0 && s->options.top_k < n_all) || s->options.top_p < 1.0f)
         n = sort_and_cut(s, n, n_all, *highest, total);
     if (s->options.min_p > 0.0f)
-        n = keep_heavy(s->candidates, n, *highest, (double)s->options.min_p);
+        n = keep_heavy(s, s->candidates, n, *highest, (double)s->options.min_p);
     if (s->options.xtc_probability > 0.0f &&
         mf_random_next(s->random) < (double)s->options.xtc_probability) {
-        n = exclude_top(s->candidates, n, *highest, s->options.xtc_threshold);
+        n = exclude_top(s, s->candidates, n, *highest, s->options.xtc_threshold);
         *highest = highest_of(s->candidates, n);
     }
-    *sum = sum_weights(s->candidates, n, *highest);
+    *sum = sum_weights(s, s->candidates, n, *highest);
     *n_kept = n;
     return s->candidates;
 }

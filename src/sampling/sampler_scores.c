@@ -127,5 +127,5 @@ double mf_scores_mass(const mf_sampler *s, const float *logits, size_t block, fl
 {
     float scores[MF_LOGITS_BLOCK];
     const size_t n = mf_scores_of_block(s, logits, block, scores);
-    return s->sum_of(scores, n, highest);
+    return s->weights->sum(scores, n, highest);
 }

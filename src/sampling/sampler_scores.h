@@ -29,7 +29,7 @@ struct mf_sampler {
     float *bounds;              /* [n_blocks]: no score is above its block's */
     double *masses;             /* [n_blocks]: the sum of a block's weights, or no less than it */
     bool *is_summed;            /* [n_blocks]: which of the two (draw_of_most) */
-    mf_weights_sum *sum_of;     /* mf_weights_sum_here */
+    const mf_weights *weights;  /* mf_weights_here */
     float divisor;              /* temperature as far as it matters, or 1 */
     bool has_bounds, skips;     /* of the sample that is being taken; skips: blocks, if need be */
     uint64_t random[4];
@@ -111,6 +111,7 @@ const mf_candidate *mf_filter(mf_sampler *s, const float *logits, size_t *n, flo
                               double *sum);
 /* The weights of candidates, at most MF_WEIGHED of which are looked at together: how many. */
 #define MF_WEIGHED ((size_t)64)
-size_t mf_weigh(const mf_candidate *candidates, size_t n, float highest, double *weights);
+size_t mf_weigh(const mf_sampler *s, const mf_candidate *candidates, size_t n, float highest,
+                double *weights);
 
 #endif

@@ -71,7 +71,19 @@ INLINE void weigh_rest(const float *scores, size_t n, float highest, reals *weig
         (*weights)[k] = 0.0;
 }
 
-INLINE double sum(const float *scores, size_t n, float highest)
+INLINE void weights_of(const float *scores, size_t n, float highest, double *weights)
+{
+    reals some;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        weigh_scores(scores + i, highest, &some);
+        memcpy(weights + i, &some, sizeof some);
+    }
+    weigh_rest(scores + i, n - i, highest, &some);
+    memcpy(weights + i, &some, (n - i) * sizeof *weights);
+}
+
+INLINE double sum_of(const float *scores, size_t n, float highest)
 {
     reals lanes = EVERY(0.0), weights;
     double all = 0.0;
@@ -87,53 +99,64 @@ INLINE double sum(const float *scores, size_t n, float highest)
     return all;
 }
 
-static double sum_plain(const float *scores, size_t n, float highest)
+static void plain_of(const float *scores, size_t n, float highest, double *weights)
 {
-    return sum(scores, n, highest);
+    weights_of(scores, n, highest, weights);
 }
+
+static double plain_sum(const float *scores, size_t n, float highest)
+{
+    return sum_of(scores, n, highest);
+}
+
+static const mf_weights plain = {plain_of, plain_sum};
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static double sum_avx2(const float *scores, size_t n, float highest)
+__attribute__((target("avx2"))) static void avx2_of(const float *scores, size_t n, float highest,
+                                                    double *weights)
 {
-    return sum(scores, n, highest);
+    weights_of(scores, n, highest, weights);
 }
 
-__attribute__((target("avx512f"))) static double sum_avx512(const float *scores, size_t n,
+__attribute__((target("avx2"))) static double avx2_sum(const float *scores, size_t n, float highest)
+{
+    return sum_of(scores, n, highest);
+}
+
+static const mf_weights avx2 = {avx2_of, avx2_sum};
+
+__attribute__((target("avx512f"))) static void avx512_of(const float *scores, size_t n,
+                                                         float highest, double *weights)
+{
+    weights_of(scores, n, highest, weights);
+}
+
+__attribute__((target("avx512f"))) static double avx512_sum(const float *scores, size_t n,
                                                             float highest)
 {
-    return sum(scores, n, highest);
+    return sum_of(scores, n, highest);
 }
+
+static const mf_weights avx512 = {avx512_of, avx512_sum};
 #endif
 
-mf_weights_sum *mf_weights_sum_of(mf_cpu_tier tier)
+const mf_weights *mf_weights_of_tier(mf_cpu_tier tier)
 {
 #if defined(__x86_64__)
     if (tier == MF_CPU_AVX512_BW)
-        return sum_avx512;
+        return &avx512;
     if (tier == MF_CPU_AVX2)
-        return sum_avx2;
+        return &avx2;
 #endif
-    return tier == MF_CPU_SCALAR ? sum_plain : NULL;
+    return tier == MF_CPU_SCALAR ? &plain : NULL;
 }
 
-mf_weights_sum *mf_weights_sum_here(void)
+const mf_weights *mf_weights_here(void)
 {
     const mf_cpu_tier wide = mf_cpu_has(MF_CPU_AVX512_BW) ? MF_CPU_AVX512_BW
                              : mf_cpu_has(MF_CPU_AVX2)    ? MF_CPU_AVX2
                                                           : MF_CPU_SCALAR;
-    return mf_weights_sum_of(wide);
-}
-
-void mf_weights_of(const float *scores, size_t n, float highest, double *weights)
-{
-    reals some;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        weigh_scores(scores + i, highest, &some);
-        memcpy(weights + i, &some, sizeof some);
-    }
-    weigh_rest(scores + i, n - i, highest, &some);
-    memcpy(weights + i, &some, (n - i) * sizeof *weights);
+    return mf_weights_of_tier(wide);
 }
 
 double mf_weight_of(double x)

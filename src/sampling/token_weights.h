@@ -10,14 +10,17 @@
 
 /* exp(x), x <= 0; 0 at -700 and below, and of what is no number. */
 double mf_weight_of(double x);
-/* Of scores[n], each less highest. */
-void mf_weights_of(const float *scores, size_t n, float highest, double *weights);
+/* By the instructions of one tier; the same bits by all. */
+typedef struct mf_weights {
+    /* Of scores[n], each less highest. */
+    void (*of)(const float *scores, size_t n, float highest, double *weights);
+    /* Their sum, always in the same order. */
+    double (*sum)(const float *scores, size_t n, float highest);
+} mf_weights;
 
-/* Their sum, always in the same order. */
-typedef double mf_weights_sum(const float *scores, size_t n, float highest);
-/* By the instructions of a tier; NULL: no form of it has any of the tier's own. */
-mf_weights_sum *mf_weights_sum_of(mf_cpu_tier tier);
+/* NULL: nothing here has instructions of that tier. */
+const mf_weights *mf_weights_of_tier(mf_cpu_tier tier);
 /* The fastest one here. Asks the processor: to be kept. */
-mf_weights_sum *mf_weights_sum_here(void);
+const mf_weights *mf_weights_here(void);
 
 #endif

@@ -441,19 +441,24 @@ static void check_sums(void)
         REQUIRE(exact != NULL);
         memcpy(exact, scores, n * sizeof *exact);
         weights[n] = -1.0;
-        mf_weights_of(exact, n, 0.25f, weights);
+        mf_weights_here()->of(exact, n, 0.25f, weights);
         double want = 0.0;
         for (size_t i = 0; i < n; i++) {
             CHECK(weights[i] == mf_weight_of((double)scores[i] - 0.25));
             want += weights[i];
         }
         CHECK(weights[n] == -1.0);
-        const double sum = mf_weights_sum_of(MF_CPU_SCALAR)(exact, n, 0.25f);
+        const double sum = mf_weights_of_tier(MF_CPU_SCALAR)->sum(exact, n, 0.25f);
         CHECK(fabs(sum - want) <= 1e-13 * want);
-        for (mf_cpu_tier tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++)
-            if (mf_cpu_has(tier) && mf_weights_sum_of(tier) != NULL)
-                CHECK(mf_weights_sum_of(tier)(exact, n, 0.25f) == sum);
-        CHECK(mf_weights_sum_here()(exact, n, 0.25f) == sum);
+        for (mf_cpu_tier tier = MF_CPU_SCALAR; tier < MF_CPU_END; tier++) {
+            double again[MOST];
+            const mf_weights *w = mf_cpu_has(tier) ? mf_weights_of_tier(tier) : NULL;
+            if (w == NULL)
+                continue;
+            CHECK(w->sum(exact, n, 0.25f) == sum);
+            w->of(exact, n, 0.25f, again);
+            CHECK(memcmp(again, weights, n * sizeof *again) == 0);
+        }
         free(exact);
     }
 }
