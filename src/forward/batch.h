@@ -32,6 +32,13 @@ typedef struct mf_batch_part {
     uint32_t n_hidden;
 } mf_batch_part;
 
+/* One token of a sequence, of which nothing but the last logits is wanted. */
+static inline bool mf_batch_part_is_plain(const mf_batch_part *part)
+{
+    return part->n_rows == 1 && !part->is_long && !part->is_proposed && part->states == NULL &&
+           part->logits != NULL && part->hidden == NULL;
+}
+
 /* Asked while the layers run. Each function may be NULL; anything but MF_OK ends the pass. */
 typedef struct mf_batch_watch {
     void *ctx;
@@ -44,9 +51,9 @@ typedef struct mf_batch_watch {
     float *trace_rows; /* [n_rows, hidden_size], where it is put; used if trace is set */
     /* The logits of every row, in order: row `row` of the batch. Non-zero cancels. */
     int (*each)(void *ctx, uint32_t row, const float *logits);
-    /* The i-th part of a batch of one more token a sequence after this one, but for the token, as
-     * it will probably be. Its lists stay as they are until this batch is done. false: none comes.
-     */
+    /* The i-th part of a batch of one token a sequence that will probably come next, of as many
+     * sequences, but for the tokens. Its lists stay as they are until this batch is done. false:
+     * none comes. */
     bool (*foresee)(void *ctx, uint32_t i, mf_batch_part *next);
 } mf_batch_watch;
 

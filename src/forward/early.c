@@ -51,22 +51,20 @@ void mf_early_open(mf_runner *r, uint32_t n_sequences)
 
 /* ------------------------------------------------------------------------------- foreseeing -- */
 
-/* One token of a sequence, of which nothing but the last logits is wanted. */
-static bool is_plain(const mf_batch_part *part)
+bool mf_early_is_on(const mf_runner *r)
 {
-    return part->n_rows == 1 && !part->is_long && !part->is_proposed && part->states == NULL &&
-           part->logits != NULL && part->hidden == NULL;
+    return r->early.is_on && r->tap == NULL && r->inputs == NULL && r->foresight == NULL;
 }
 
-/* Batches of such parts that nobody follows from layer to layer, but for their progress. */
+/* Nobody follows it from layer to layer, but for its progress. */
 static bool is_plain_batch(const mf_runner *r, const mf_batch *batch)
 {
     const mf_batch_watch *w = batch->watch;
-    bool is = r->early.is_on && r->tap == NULL && r->inputs == NULL && r->foresight == NULL &&
-              w->trace == NULL && w->each == NULL && !batch->keeps_hidden && batch->n_parts != 0 &&
-              batch->n_parts <= r->early.most_parts && batch->n_parts <= r->plan.n_logit_rows;
+    bool is = mf_early_is_on(r) && w->trace == NULL && w->each == NULL && !batch->keeps_hidden &&
+              batch->n_parts != 0 && batch->n_parts <= r->early.most_parts &&
+              batch->n_parts <= r->plan.n_logit_rows;
     for (uint32_t i = 0; i < batch->n_parts && is; i++)
-        is = is_plain(&batch->parts[i]);
+        is = mf_batch_part_is_plain(&batch->parts[i]);
     return is;
 }
 
@@ -100,7 +98,7 @@ static bool foresee(mf_runner *r, const mf_batch *batch)
     e->n_pages = 0;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         mf_batch_part *part = &e->parts[e->n_parts++];
-        if (w->foresee == NULL || !w->foresee(w->ctx, i, part) || !is_plain(part))
+        if (w->foresee == NULL || !w->foresee(w->ctx, i, part) || !mf_batch_part_is_plain(part))
             return false;
         const uint32_t n_pages = mf_pages_of(part->position + part->n_rows);
         if (!keep_pages(e, &part->pages, n_pages) || !keep_pages(e, &part->window_pages, n_pages))
@@ -190,6 +188,7 @@ bool mf_early_take(mf_runner *r, const mf_batch *batch)
         r->row_tokens[i] = batch->parts[i].tokens[0];
     if (!r->backend->ops->take_early(r->backend, r->row_tokens, batch->n_parts))
         return false;
+    e->n_taken++;
     r->n_multiply_adds += e->n_multiply_adds;
     r->state_bytes_touched += e->state_bytes_touched;
     r->n_reported = 0;

@@ -140,6 +140,8 @@ void mf_ahead_end(mf_runner *r);
 /* Its lists, of so many bytes of the runner's arena; nothing where the device cannot. */
 size_t mf_early_bytes(const mf_runner *r, uint32_t n_sequences);
 void mf_early_open(mf_runner *r, uint32_t n_sequences);
+/* Whether plain batches are, as long as all experts are chosen on the device. */
+bool mf_early_is_on(const mf_runner *r);
 /* All of the batch is recorded: what comes after it, if that can be foreseen, now is, too. */
 void mf_early_record(mf_runner *r, const mf_batch *batch);
 /* Whether the batch was foreseen: then it is on its way, with its logits, as if it were recorded.

@@ -60,6 +60,7 @@ typedef struct mf_early {
     mf_span *pages;
     size_t n_pages, most_pages;
     uint64_t n_multiply_adds, state_bytes_touched; /* that it adds to the runner's counts */
+    uint64_t n_taken;                              /* batches, ever */
 } mf_early;
 
 /* Layers whose experts are all held, and chosen where they lie (routed.c). */

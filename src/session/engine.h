@@ -7,6 +7,7 @@
 #include "forward/runner.h"
 #include "session/draft_profit.h"
 #include "session/forecast.h"
+#include "session/session_apart.h"
 #include "session/state_pool.h"
 #include "session/turn.h"
 #include "state/snapshot_format.h"
@@ -28,6 +29,7 @@ struct mf_engine {
     mf_batch_part *parts_list;
     mf_session **parts_sessions;
     mf_draft_part *draft_parts; /* [n_sessions], where tokens are proposed */
+    mf_apart apart;             /* with the turn */
     /* What sessions hold; see session.h. */
     mf_turn turn;
     pthread_mutex_t state_lock;

@@ -7,6 +7,7 @@
 #include "session/session_draft.h"
 
 #include "base/clock.h"
+#include "session/session_apart.h"
 
 #include <stdio.h>
 
@@ -291,7 +292,9 @@ typedef struct chunk_watch {
     mf_call *call;
     const mf_batch *batch;
     uint32_t first, n_before;
-    bool has_end; /* the pass was ended because nobody wants it any more */
+    uint32_t n_parts; /* of the chunk */
+    bool is_apart;    /* each of which is a pass */
+    bool has_end;     /* the pass was ended because nobody wants it any more */
 } chunk_watch;
 
 static mf_session *session_of(const chunk_watch *w, uint32_t part)
@@ -414,16 +417,14 @@ static void trace(void *ctx, uint32_t layer, const float *hidden)
 
 /* One more token of the session, once the chunk is committed; it has the page for it, and its
  * states change places. */
-static bool foresee(void *ctx, uint32_t i, mf_batch_part *next)
+static bool foresee_token(const mf_engine *e, mf_session *s, const mf_batch_part *part,
+                          mf_batch_part *next)
 {
-    const chunk_watch *w = ctx;
-    mf_session *s = session_of(w, i);
-    const mf_batch_part *part = &w->batch->parts[i];
     const uint64_t position = part->position + part->n_rows;
     const bool is_last = s->part.n_done + part->n_rows == s->part.n_tokens;
     const bool is_first = part->state[1].buffer.id != 0 && part->state[0].buffer.id == 0;
     if (!is_last || is_first || s->draft.logits != NULL || position % MF_PAGE_TOKENS == 0 ||
-        position >= w->call->engine->runner.plan.n_context)
+        position >= e->runner.plan.n_context)
         return false;
     *next = *part;
     next->position = position;
@@ -431,6 +432,17 @@ static bool foresee(void *ctx, uint32_t i, mf_batch_part *next)
     next->state[1] = part->state[0];
     mf_session_other_logits(s, next);
     return true;
+}
+
+/* Of passes of a part each the next one's, or after the last the first one's of the next chunk. */
+static bool foresee(void *ctx, uint32_t i, mf_batch_part *next)
+{
+    const chunk_watch *w = ctx;
+    const mf_engine *e = w->call->engine;
+    const uint32_t which = w->is_apart ? (w->first + 1) % w->n_parts : w->first + i;
+    *next = e->parts_list[which];
+    return (w->is_apart && which != 0) ||
+           foresee_token(e, e->parts_sessions[which], &e->parts_list[which], next);
 }
 
 static uint64_t n_requests(const mf_expert_stats *s)
@@ -506,16 +518,17 @@ static void run_pass(chunk_watch *ctx, mf_batch *batch)
 }
 
 /* Parts of the batch from `first` on that are of long runs, or are not, as the first is: all,
- * unless such rows go to different devices. */
-static mf_batch cut_pass(const mf_call *call, const mf_batch *batch, uint32_t first)
+ * unless such rows go to different devices. Or one, where each is a pass. */
+static mf_batch cut_pass(const chunk_watch *w, const mf_batch *batch)
 {
-    const bool are_apart = mf_plan_lends(&call->engine->runner.plan);
+    const bool are_apart = mf_plan_lends(&w->call->engine->runner.plan);
     mf_batch pass = *batch;
-    pass.parts = batch->parts + first;
+    pass.parts = batch->parts + w->first;
     pass.n_parts = pass.n_rows = 0;
-    for (uint32_t i = first; i < batch->n_parts; i++) {
+    for (uint32_t i = w->first; i < batch->n_parts; i++) {
         const mf_batch_part *part = &batch->parts[i];
-        if (are_apart && part->is_long != pass.parts[0].is_long)
+        if (pass.n_parts != 0 &&
+            (w->is_apart || (are_apart && part->is_long != pass.parts[0].is_long)))
             break;
         pass.n_parts++;
         pass.n_rows += part->n_rows;
@@ -525,14 +538,16 @@ static mf_batch cut_pass(const mf_call *call, const mf_batch *batch, uint32_t fi
 
 static void run_chunk(mf_call *call, const mf_batch *batch)
 {
-    chunk_watch ctx = {.call = call};
+    const mf_apart_chunk apart = mf_apart_begin(call, batch);
+    chunk_watch ctx = {.call = call, .n_parts = batch->n_parts, .is_apart = apart.is_on};
     while (ctx.first < batch->n_parts) {
-        mf_batch pass = cut_pass(call, batch, ctx.first);
+        mf_batch pass = cut_pass(&ctx, batch);
         ctx.has_end = false;
         run_pass(&ctx, &pass);
         ctx.first += pass.n_parts;
         ctx.n_before += pass.n_rows;
     }
+    mf_apart_end(call, batch, &apart);
 }
 
 void mf_call_run_chunk(mf_call *call)
