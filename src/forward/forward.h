@@ -80,6 +80,8 @@ void mf_draft_keep(mf_runner *r, const mf_batch *batch);
 
 /* Room for the operation, if the device has it. */
 mf_status mf_routed_reserve(mf_runner *r, uint32_t layer, mf_error *error);
+/* Whether the device has, or will have, all experts of all layers. */
+bool mf_routed_has_all(const mf_runner *r);
 /* Whether the layer's experts, for so many rows, need no choice of the host's. */
 bool mf_routed_can(mf_runner *r, uint32_t layer, uint32_t n_rows);
 /* Rows that are routed at most. */

@@ -31,6 +31,14 @@ static bool are_here(const mf_runner *r, uint32_t layer)
     return mf_experts_are_apart(r) ? mf_is_given(r, layer) : r->routed.is_whole;
 }
 
+bool mf_routed_has_all(const mf_runner *r)
+{
+    bool has = r->h.n_moe_layers == 0 || r->routed.is_on;
+    for (uint32_t layer = 0; layer < r->h.n_layers && has; layer++)
+        has = r->h.is_dense[layer] || are_here(r, layer);
+    return has;
+}
+
 static mf_op routed_op(const mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;

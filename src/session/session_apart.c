@@ -7,8 +7,9 @@
 
 static bool can(const mf_call *call, const mf_batch *batch)
 {
-    bool is_plain = mf_early_is_on(&call->engine->runner) && call->each == NULL &&
-                    batch->n_parts > 1 && batch->n_parts <= MF_APART_MOST;
+    const mf_runner *r = &call->engine->runner;
+    bool is_plain = batch->n_parts > 1 && batch->n_parts <= MF_APART_MOST && call->each == NULL &&
+                    mf_early_is_on(r) && mf_routed_has_all(r);
     for (uint32_t i = 0; i < batch->n_parts && is_plain; i++)
         is_plain = mf_batch_part_is_plain(&batch->parts[i]);
     return is_plain;
