@@ -2,6 +2,7 @@
 """Models and sessions: what they hold, what they refuse, who may use and close them when."""
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -123,7 +124,9 @@ class Holding(ModelTest):
                     session.eval(tokens)
             with self.assertRaises(moeflux.ContextError) as caught:
                 session.eval([1] * (self.model.info.n_context_tokens + 1))
-            self.assertEqual(caught.exception.code, moeflux.Status.CONTEXT)
+            self.assertIs(caught.exception.code, moeflux.Status.CONTEXT)
+            again = pickle.loads(pickle.dumps(caught.exception))
+            self.assertEqual((type(again), again.code), (moeflux.ContextError, -7))
             self.assertEqual(session.position, 0)
         with self.assertRaises(moeflux.MoefluxError) as nothing:
             moeflux.Model("/nonexistent")
