@@ -56,7 +56,7 @@ def _sampler(model: Model, options: Mapping[str, Any]) -> Sampler:
     if chosen.get("seed") is None:
         chosen["seed"] = secrets.randbits(63)
     sampling: Any = chosen
-    return Sampler(model.info.n_vocab, model.path, model.tokenizer, **sampling)
+    return Sampler(model.info.n_vocab, model.absolute_path, model.tokenizer, **sampling)
 
 
 def _grammar(model: Model, options: Mapping[str, Any]) -> Optional[Grammar]:

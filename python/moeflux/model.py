@@ -2,6 +2,7 @@
 """One opened checkpoint: an engine and its tokenizer."""
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,8 @@ class Model:
     def __init__(self, path: PathLike, **options: Unpack[ModelOptions]) -> None:
         path = model_path(path)
         self.path = path
+        #: where that is, wherever the process goes: answers read the publishers' options there
+        self.absolute_path: str = os.path.abspath(os.fsdecode(path))
         self.tokenizer: Tokenizer = Tokenizer(path)
         values = EngineOptions(options)
         self._handle: Optional[Handle] = Handle("mf_engine", lib.mf_engine_close, values.keeps)

@@ -3,6 +3,9 @@
 import asyncio
 import gc
 import json
+import os
+import subprocess
+import sys
 import threading
 import unittest
 from typing import Any
@@ -91,6 +94,18 @@ class Text(ModelTest):
                 self.model.generate(ONCE, **options)
         with self.assertRaisesRegex(TypeError, "did you mean 'n_threads'"):
             open_model(nthreads=2)
+
+    def test_the_publishers_options_stay_wherever_the_process_goes(self) -> None:
+        """A relative path is of the folder that the model was opened in."""
+        script = f"""if True:
+            import os, moeflux
+            os.chdir({os.path.dirname(DEMO)!r})
+            with moeflux.Model({os.path.basename(DEMO)!r}, ram_bytes={RAM!r}, device="cpu") as model:
+                there = model.generate({ONCE!r}, max_tokens=12, seed=1).tokens
+                os.chdir("/")
+                assert model.generate({ONCE!r}, max_tokens=12, seed=1).tokens == there
+        """
+        subprocess.run([sys.executable, "-c", script], check=True)
 
     def test_the_last_token_of_an_answer_is_not_lost(self) -> None:
         """Nobody has evaluated it: what comes behind it begins with it, and nothing else does."""
