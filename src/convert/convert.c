@@ -190,7 +190,8 @@ mf_status mf_convert_sized(const char *path, const char *out, const mf_convert_o
     mf_convert_options_default(&given);
     if (options != NULL)
         MF_TRY(mf_sized_get(&given, sizeof given, options, "mf_convert_options", error));
-    const mf_allocator a = mf_allocator_or_default(&given.allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(&given.allocator, &a, error));
     mf_conversion *c = mf_alloc_zeroed(&a, sizeof *c);
     if (c == NULL)
         return mf_fail_memory(error, sizeof *c, "a conversion");
