@@ -207,8 +207,14 @@ class Text(ModelTest):
             only = np.zeros((n + 31) // 32, dtype=np.uint32)
             only[77 // 32] = 1 << (77 % 32)
             self.assertEqual(sampler.sample(logits, only), 77)
-            with self.assertRaises(moeflux.ArgumentError):
-                sampler.sample(logits[:-1])
+            wrong_masks: Any = (np.ones(n, bool), np.ones(n // 32, np.int64), [1] * n, bytearray(4))
+            for wrong in wrong_masks:
+                with self.assertRaises(moeflux.ArgumentError):
+                    sampler.sample(logits, wrong)
+            wrong_logits: Any = (logits[:-1], logits.astype(np.float64), list(logits), logits[::-1])
+            for wrong in wrong_logits:
+                with self.assertRaises(moeflux.ArgumentError):
+                    sampler.sample(wrong)
             with self.assertRaises(moeflux.ArgumentError):
                 moeflux.Sampler(n, temperature=-1.0)
 
