@@ -75,13 +75,18 @@ def exception_of(status: int, error: Any) -> MoefluxError:
     )
 
 
+def call(function: Any, *arguments: Any) -> Any:
+    """Calls a function with numbers of whose size nothing is known yet."""
+    try:
+        return function(*arguments)
+    except OverflowError as problem:  # before it was called
+        raise ArgumentError(str(problem)) from None
+
+
 def check(function: Any, *arguments: Any) -> None:
     """Calls a function whose last argument is an mf_error *, and raises what it fails with."""
     error = new_error()
-    try:
-        status = function(*arguments, error)
-    except OverflowError as problem:  # before it was called
-        raise ArgumentError(str(problem)) from None
+    status = call(function, *arguments, error)
     if status != 0:
         raise exception_of(status, error)
 

@@ -15,7 +15,7 @@ from .errors import MoefluxError, StateError
 from .grammar import Grammar, GrammarCache, Schema, Vocabulary
 from .hub import model_path
 from .info import ModelInfo, Stats, model_info, stats_of
-from .options import EngineOptions, ModelOptions, Size, parse_size
+from .options import EngineOptions, ModelOptions, Size, assign, parse_size
 from .reply import Event, Reply, Syntax
 from .session import Cancel, Gate, Prompt, Session
 from .tokenizer import Messages, Tokenizer, token_array, token_list
@@ -43,7 +43,8 @@ class Store:
 
     def __init__(self, directory: PathLike, *, max_bytes: Size = 0, min_tokens: int = 0) -> None:
         options = default("mf_store_options", lib.mf_store_options_init)
-        options.max_bytes, options.min_tokens = parse_size(max_bytes), min_tokens
+        options.max_bytes = parse_size(max_bytes)
+        assign(options, "min_tokens", min_tokens)
         self._handle = Handle("mf_store", lib.mf_store_close)
         self._handle.make(lib.mf_store_open, encode_path(directory), options)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
-from ._native import Handle, Owner, PathLike, ffi, lib
+from ._native import Handle, Owner, PathLike, call, ffi, lib
 from .errors import ArgumentError
 from .options import SamplerOptions, SamplingOptions
 from .tokenizer import Tokenizer, token_array
@@ -56,7 +56,7 @@ class Sampler(Owner):
     def accept(self, token: int) -> None:
         """This token is now in the sequence (for the penalties)."""
         with self._using() as pointer:
-            lib.mf_sampler_accept(pointer, token)
+            call(lib.mf_sampler_accept, pointer, token)
 
     def accept_prompt(self, tokens: Iterable[int]) -> None:
         """These tokens stand before the answer."""

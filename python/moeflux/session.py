@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from ._native import Handle, Owner, check, ffi, lib
+from ._native import Handle, Owner, call, check, ffi, lib
 from .answer import Answer, GenerateOptions, Stream, events_of, texts_of
 from .errors import BudgetError, StateError
 from .reply import Event, Reply
@@ -244,7 +244,7 @@ class Session(Owner):
     def mark_every(self, n_tokens: int, *, at_end: bool = False) -> None:
         """Later evaluations make marks by themselves."""
         with self._using() as pointer:
-            lib.mf_mark_auto(pointer, n_tokens, int(at_end))
+            call(lib.mf_mark_auto, pointer, n_tokens, int(at_end))
 
     def restore(self, position: int) -> None:
         """Goes back to the mark at this position, with its logits."""

@@ -165,7 +165,15 @@ class Holding(ModelTest):
             lambda: session.eval("12"),
             lambda: session.truncate(-1),
             lambda: session.restore(2**70),
+            lambda: session.mark_every(-1),
             lambda: model.tokenizer.decode("12"),
+            lambda: model.tokenizer.decode([2**40]),
+            lambda: model.tokenizer.piece(2**40),
+            lambda: model.tokenizer.is_end(2**40),
+            lambda: model.tokenizer.is_special(-(2**40)),
+            lambda: model.tokenizer.chat_text([], moeflux.ChatTemplate(now=2**70)),
+            lambda: moeflux.Sampler(5).accept(2**40),
+            lambda: moeflux.Store("/nonexistent", min_tokens=-1),
             lambda: model.grammar(json_object=True).guide().begin_after("a\0b"),
         ]
         for i, call in enumerate(calls):
