@@ -38,13 +38,15 @@ def _encoded(what: str, value: object, encode: Callable[[], bytes]) -> bytes:
         data = encode()
     except UnicodeEncodeError as problem:
         raise ArgumentError(f"{what} is {value!r}: {problem.reason}") from None
+    except TypeError as problem:
+        raise ArgumentError(f"{what} is {value!r}: {problem}") from None
     if b"\0" in data:  # it would end there
         raise ArgumentError(f"{what} is {value!r}: a NUL character")
     return data
 
 
-def encode_path(path: PathLike) -> bytes:
-    return _encoded("the path", path, lambda: os.fsencode(path))
+def encode_path(path: PathLike, what: str = "the path") -> bytes:
+    return _encoded(what, path, lambda: os.fsencode(path))
 
 
 def c_text(what: str, text: object) -> Any:

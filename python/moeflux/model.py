@@ -43,7 +43,7 @@ class Store:
 
     def __init__(self, directory: PathLike, *, max_bytes: Size = 0, min_tokens: int = 0) -> None:
         options = default("mf_store_options", lib.mf_store_options_init)
-        options.max_bytes = parse_size(max_bytes)
+        options.max_bytes = parse_size("max_bytes", max_bytes)
         assign(options, "min_tokens", min_tokens)
         self._handle = Handle("mf_store", lib.mf_store_close)
         self._handle.make(lib.mf_store_open, encode_path(directory), options)

@@ -134,10 +134,15 @@ class Holding(ModelTest):
         self.assertNotEqual(nothing.exception.os_errno, 0)
         with self.assertRaises(moeflux.BudgetError):
             moeflux.Model(DEMO, ram_bytes="1M")
-        wrong_options: Any = ({"io": "fast"}, {"ram_bytes": "much"}, {"n_sessions": -1})
-        for wrong in wrong_options:
-            with self.assertRaises(moeflux.ArgumentError):
-                moeflux.inspect(DEMO, **wrong)
+        wrong_options: Any = {
+            "io": "fast", "ram_bytes": "much", "state_bytes": 1e9, "n_sessions": -1, "device": 0,
+            "cpu_tier": "a\0b", "cache_dir": 5, "mirrors": [None], "log": "stderr",
+        }
+        for name, value in wrong_options.items():
+            with self.assertRaisesRegex(moeflux.ArgumentError, f"^{name} is "):
+                moeflux.inspect(DEMO, **{name: value})
+        sizes: Any = {"ram_bytes": np.int64(400 << 20)}
+        self.assertEqual(moeflux.inspect(DEMO, **sizes).ram_bytes, 400 << 20)
         with self.assertRaises(TypeError):
             moeflux.inspect(DEMO, memory=1)  # type: ignore[call-arg]
 
