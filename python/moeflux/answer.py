@@ -44,6 +44,8 @@ class GenerateOptions(SamplingOptions, total=False):
 
 
 _SAMPLING = frozenset(SamplingOptions.__annotations__)
+#: of which a text to be continued has nothing
+_OF_CHATS = ("thinking", "documents", "variables", "template_name", "tool_choice")
 _FORMATS = ("json_schema", "gbnf", "json_object")
 _OWN = frozenset(GenerateOptions.__annotations__) - _SAMPLING
 
@@ -130,6 +132,9 @@ class Answer:
 
     @classmethod
     def of_text(cls, model: Model, prompt: Sequence[int], options: GenerateOptions) -> Answer:
+        for name in _OF_CHATS:
+            if options.get(name) is not None:
+                raise ArgumentError(f"{name} is of conversations; chat and its kin take it")
         answer = cls(model, prompt, options)
         grammar = _grammar(model, options)
         answer._guide = grammar.guide() if grammar else None

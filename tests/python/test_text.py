@@ -92,6 +92,13 @@ class Text(ModelTest):
         for options, error, said in cases:
             with self.subTest(options), self.assertRaisesRegex(error, said):
                 self.model.generate(ONCE, **options)
+        of_chats: Any = {
+            "thinking": False, "documents": [], "variables": {}, "template_name": "rag",
+            "tool_choice": "none",
+        }
+        for name, value in of_chats.items():
+            with self.assertRaisesRegex(moeflux.ArgumentError, f"^{name} is of conversations"):
+                self.model.generate(ONCE, **{name: value})
         with self.assertRaisesRegex(TypeError, "did you mean 'n_threads'"):
             open_model(nthreads=2)
 
