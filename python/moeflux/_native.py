@@ -35,25 +35,33 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 def _encoded(what: str, value: object, encode: Callable[[], bytes]) -> bytes:
     try:
-        data = encode()
+        return encode()
     except UnicodeEncodeError as problem:
         raise ArgumentError(f"{what} is {value!r}: {problem.reason}") from None
     except TypeError as problem:
         raise ArgumentError(f"{what} is {value!r}: {problem}") from None
+
+
+def _without_nul(what: str, value: object, data: bytes) -> bytes:
     if b"\0" in data:  # it would end there
         raise ArgumentError(f"{what} is {value!r}: a NUL character")
     return data
 
 
 def encode_path(path: PathLike, what: str = "the path") -> bytes:
-    return _encoded(what, path, lambda: os.fsencode(path))
+    return _without_nul(what, path, _encoded(what, path, lambda: os.fsencode(path)))
+
+
+def encode_text(what: str, text: object) -> bytes:
+    """UTF-8, with whatever characters; `what` is what it is called where it cannot be that."""
+    if not isinstance(text, str):
+        raise ArgumentError(f"{what} is {text!r}; expected text")
+    return _encoded(what, text, text.encode)
 
 
 def c_text(what: str, text: object) -> Any:
-    """char[]; `what` is what it is called where it cannot be one."""
-    if not isinstance(text, str):
-        raise ArgumentError(f"{what} is {text!r}; expected text")
-    return ffi.new("char[]", _encoded(what, text, text.encode))
+    """char[]; as encode_text, and no NUL character."""
+    return ffi.new("char[]", _without_nul(what, text, encode_text(what, text)))
 
 
 def text_of(pointer: Any) -> str:

@@ -5,6 +5,7 @@ It evaluates nothing itself: Stream does for one session, step_answers for sever
 """
 from __future__ import annotations
 
+import operator
 import secrets
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 from ._native import c_text, ffi, lib
 from .errors import ArgumentError, CancelledError, StateError
 from .grammar import Grammar, Guide, Schema, calls_or_none
-from .options import SamplingOptions, unexpected
+from .options import SamplingOptions, several, unexpected
 from .reply import Event, EventKind, Parser, Reply
 from .sampler import Sampler
 from .tokenizer import ChatTemplate, Messages
@@ -81,11 +82,21 @@ def _grammar(model: Model, options: Mapping[str, Any]) -> Optional[Grammar]:
     return Grammar(model.vocabulary, **format_of)
 
 
+def _max_tokens(value: Optional[int]) -> Optional[int]:
+    try:
+        n = None if value is None else operator.index(value)
+    except TypeError:
+        n = 0
+    if n is not None and n < 1:
+        raise ArgumentError(f"max_tokens is {value!r}; expected 1 or more, or None")
+    return n
+
+
 class _Stops:
     """Texts that end the answer: what may be the beginning of one is held back."""
 
     def __init__(self, stop: Union[str, Sequence[str]]) -> None:
-        texts = [stop] if isinstance(stop, str) else list(stop)
+        texts = [stop] if isinstance(stop, str) else several("stop", stop)
         self._texts = [c_text("stop", text) for text in texts if text != ""]
         self._array = ffi.new("char *[]", self._texts)
         self._held = b""
@@ -117,9 +128,7 @@ class Answer:
         self._parser: Optional[Parser] = None
         self._guide: Optional[Guide] = None
         self._ends: frozenset[int] = frozenset()
-        self._max_tokens = options.get("max_tokens")
-        if self._max_tokens is not None and self._max_tokens < 1:
-            raise ArgumentError(f"max_tokens is {self._max_tokens}; expected 1 or more")
+        self._max_tokens = _max_tokens(options.get("max_tokens"))
         if not prompt:
             raise ArgumentError("the prompt is empty; expected at least one token")
         self.prompt: list[int] = list(prompt)

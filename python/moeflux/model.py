@@ -15,7 +15,7 @@ from .errors import MoefluxError, StateError
 from .grammar import Grammar, GrammarCache, Schema, Vocabulary
 from .hub import model_path
 from .info import ModelInfo, Stats, model_info, stats_of
-from .options import EngineOptions, ModelOptions, Size, assign, parse_size
+from .options import EngineOptions, ModelOptions, Size, assign, parse_size, several
 from .reply import Event, Reply, Syntax
 from .session import Cancel, Gate, Prompt, Session
 from .tokenizer import Messages, Tokenizer, token_array, token_list
@@ -251,7 +251,7 @@ class Model:
         self, prompts: Sequence[Prompt], **options: Unpack[GenerateOptions]
     ) -> list[Reply]:
         """Answers to all, as many at a time as the model has sessions, evaluated together."""
-        answers = [self.answer_text(prompt, options) for prompt in prompts]
+        answers = [self.answer_text(each, options) for each in several("prompts", prompts)]
         return self._run_together(answers)
 
     def chat_batch(
@@ -260,7 +260,8 @@ class Model:
         tools: Optional[Sequence[Mapping[str, Any]]] = None,
         **options: Unpack[GenerateOptions],
     ) -> list[Reply]:
-        answers = [Answer.of_chat(self, each, tools, options) for each in conversations]
+        each_of = several("conversations", conversations)
+        answers = [Answer.of_chat(self, each, tools, options) for each in each_of]
         return self._run_together(answers)
 
     def answer_text(self, prompt: Prompt, options: GenerateOptions) -> Answer:

@@ -82,6 +82,8 @@ class ChatTemplate:
             "variables": as_json(self.variables),
             "template_name": self.template_name,
         }
+        if self.thinking not in (None, True, False):  # "off" would turn them on
+            raise ArgumentError(f"thinking is {self.thinking!r}; expected True, False or None")
         keeps: list[Any] = []
         for name, value in values.items():
             keeps.append(_text(value))
@@ -158,6 +160,8 @@ class Tokenizer:
 
     def encode(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Token ids, those of Hugging Face tokenizers with add_special_tokens=False."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"the text is {text!r}; expected text")
         data = text.encode("utf-8", "replace")
         encode, special = lib.mf_tokenizer_encode, int(parse_special)
         tokens, n = _twice(encode, "int32_t", self.pointer, data, len(data), special)
