@@ -130,7 +130,7 @@ class _Worker:
 
     def _begin(self, request: _Request) -> None:
         if request.cancel.is_requested:
-            request.tell(None)
+            self._end(request, None)
             return
         try:
             request.session = self._model.session()

@@ -335,6 +335,19 @@ class Async(unittest.TestCase):
         with open_model(n_sessions=4) as model:
             asyncio.run(run(model))
 
+    def test_those_that_wait_are_told_that_it_closes(self) -> None:
+        async def run(model: moeflux.Model) -> None:
+            async with moeflux.AsyncModel(model) as served:
+                tasks = [
+                    asyncio.ensure_future(served.generate(ONCE, max_tokens=3000)) for _ in range(5)
+                ]
+                await asyncio.sleep(0.2)
+            reasons = [(await task).finish_reason for task in tasks]
+            self.assertEqual(reasons, ["cancelled"] * 5)
+
+        with open_model(n_sessions=1) as model:
+            asyncio.run(run(model))
+
     async def _leave(self, served: moeflux.AsyncModel, model: moeflux.Model) -> None:
         """Streams that are left, and tasks that are cancelled, give their sessions back."""
         for _ in range(6):
