@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 
 import moeflux
+from moeflux._native import ffi
 from support import DEMO, GREEDY, ONCE, RAM, ModelTest, open_model, program
 
 
@@ -215,7 +216,18 @@ class Holding(ModelTest):
         cpu = moeflux.devices()[0][0]
         self.assertEqual(cpu.id, "cpu")
         self.assertTrue(cpu.name.endswith(cpu.tiers.split(", ")[-1]))
+        self.assertGreaterEqual(cpu.n_nodes, 1)
+        self.assertIn(cpu.numa_use, ("one-node", "used", "given", "forbidden", "uneven"))
         self.assertIn(moeflux.version(), program("--version"))
+
+    def test_nothing_that_the_library_says_is_left_out(self) -> None:
+        kinds: Any = {
+            "mf_model_info": moeflux.ModelInfo, "mf_stats": moeflux.Stats,
+            "mf_device_info": moeflux.DeviceInfo, "mf_left_out": moeflux.LeftOut,
+        }
+        for kind, data in kinds.items():
+            names = {name for name, _ in ffi.typeof(kind).fields} - {"struct_bytes", "n_left_out"}
+            self.assertEqual(names, set(data.__dataclass_fields__), kind)
 
 
 class Named(unittest.TestCase):
