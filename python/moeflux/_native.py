@@ -174,6 +174,9 @@ class Handle:
     def __del__(self) -> None:
         self._let_go()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("what the library owns cannot be copied or pickled")
+
 
 class Owner:
     """An object of the library that one thread uses at a time, and that may be closed.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Models and sessions: what they hold, what they refuse, who may use and close them when."""
+import copy
 import gc
 import os
 import pickle
@@ -333,6 +334,16 @@ class Closing(unittest.TestCase):
             self.assertIsNotNone(guide.mask(5000))
             del stream, guide
             gc.collect()
+
+    def test_what_the_library_owns_is_not_copied(self) -> None:
+        with open_model() as model, mock.patch.object(sys, "unraisablehook") as unraisable:
+            for what in (model, model.session(), model.tokenizer):
+                with self.assertRaises(TypeError):
+                    copy.deepcopy(what)
+                with self.assertRaises(TypeError):
+                    pickle.dumps(what)
+            gc.collect()
+            unraisable.assert_not_called()
 
     def test_dropped_in_a_cycle(self) -> None:
         """The collector finalizes what is in it in any order: an engine not before its sessions."""
