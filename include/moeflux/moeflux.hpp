@@ -22,6 +22,13 @@
 
 #include <moeflux/moeflux.h>
 
+#if __cplusplus < 201703L
+#error "moeflux.hpp is for C++17 and later; <moeflux/moeflux.h> serves C++11"
+#elif !defined(__cpp_exceptions)
+#error \
+    "moeflux.hpp tells failures by exceptions, which are off; <moeflux/moeflux.h> does by statuses"
+#else
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -759,4 +766,5 @@ inline session engine::make_session()
 }
 
 } // namespace moeflux
+#endif
 #endif
