@@ -585,11 +585,12 @@ class engine : public handle<mf_engine, mf_engine_close>
     bool step(mf_step_item *items, size_t n_items)
     {
         mf_error e = {};
-        for (size_t i = 0; i < n_items; i++)
+        const size_t n_there = items != nullptr ? n_items : 0;
+        for (size_t i = 0; i < n_there; i++)
             items[i].status = MF_OK;
         const mf_status status = mf_engine_step(get(), items, n_items, &e);
         bool is_items = status == MF_OK;
-        for (size_t i = 0; i < n_items; i++)
+        for (size_t i = 0; i < n_there; i++)
             is_items = is_items || items[i].status != MF_OK;
         if (!is_items)
             throw error(status, e);
