@@ -132,13 +132,15 @@ class Handle:
     """Owns what `free` frees, and keeps what must outlive it.
 
     To refer to what must outlive it is not enough: the collector finalizes cycles in any order. So
-    each counts its users, of which its own object is one, and the last that goes frees it.
+    each counts its users, of which its own object is one, and the last that goes frees it. A process
+    that was forked does not: the library's threads, for which that waits, are not in it.
     """
 
-    __slots__ = ("pointer", "_out", "_free", "_library", "_keeps", "_others", "__weakref__")
+    __slots__ = ("pointer", "_out", "_free", "_library", "_keeps", "_others", "_pid", "__weakref__")
 
     def __init__(self, kind: str, free: Any, *keeps: object) -> None:
         self._out = ffi.new(f"{kind} **")
+        self._pid = os.getpid()
         self._free, self._library = free, lib  # which is unloaded with its last reference
         self._keeps: tuple[object, ...] = ()
         #: as many as have it for what they keep; taken from by whole operations, with no lock, as
@@ -165,7 +167,7 @@ class Handle:
         try:
             self._others.pop()
         except IndexError:  # there was no other
-            if self._out[0]:
+            if self._out[0] and self._pid == os.getpid():
                 self._free(self._out)
             for what in self._keeps:
                 if isinstance(what, Handle):

@@ -250,6 +250,7 @@ class AsyncModel:
     async def _submit(
         self, make: Callable[[], Answer], view: Callable[[Sequence[Event]], list[T]]
     ) -> AsyncStream[T]:
+        self.model._gate.check_process()
         loop = asyncio.get_running_loop()
         answer = await loop.run_in_executor(None, make)  # tokens and grammars take their time
         request = _Request(answer, loop)

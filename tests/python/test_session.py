@@ -359,6 +359,35 @@ class Closing(unittest.TestCase):
             del model, session, guide, held
             gc.collect()
 
+    def test_a_fork_leaves_it_to_the_process_that_opened_it(self) -> None:
+        """In the child it is refused, and neither closing nor exiting waits for threads that are not
+        there; the parent's goes on."""
+        script = f"""if True:
+            import os, signal, sys, moeflux
+            model = moeflux.Model({DEMO!r}, ram_bytes={RAM!r}, device="cpu", n_sessions=2)
+            session = model.session()
+            session.eval([1, 2, 3])
+            for closes in (True, False):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(20)
+                    for call in (lambda: session.eval([4]), model.session, lambda: session.logits):
+                        try:
+                            call()
+                        except moeflux.StateError as refused:
+                            assert "fork" in str(refused), refused
+                        else:
+                            os._exit(1)
+                    if closes:
+                        session.close()
+                        model.close()
+                    sys.exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+                session.eval([4])
+                assert session.logits is not None
+        """
+        subprocess.run([sys.executable, "-c", script], check=True)
+
     def test_left_to_the_end_of_the_process(self) -> None:
         lines = [
             "import moeflux, threading, time",
