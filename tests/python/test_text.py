@@ -338,15 +338,18 @@ class Async(unittest.TestCase):
     def test_those_that_wait_are_told_that_it_closes(self) -> None:
         async def run(model: moeflux.Model) -> None:
             async with moeflux.AsyncModel(model) as served:
+                prompts: Any = [[1] * 3000, *[ONCE] * 4]  # the first is within a long step
                 tasks = [
-                    asyncio.ensure_future(served.generate(ONCE, max_tokens=3000)) for _ in range(5)
+                    asyncio.ensure_future(served.generate(prompt, max_tokens=900))
+                    for prompt in prompts
                 ]
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.1)
             reasons = [(await task).finish_reason for task in tasks]
             self.assertEqual(reasons, ["cancelled"] * 5)
 
-        with open_model(n_sessions=1) as model:
-            asyncio.run(run(model))
+        with open_model(n_sessions=2) as model:
+            for _ in range(3):
+                asyncio.run(run(model))
 
     async def _leave(self, served: moeflux.AsyncModel, model: moeflux.Model) -> None:
         """Streams that are left, and tasks that are cancelled, give their sessions back."""
