@@ -77,6 +77,11 @@ def _grammar(model: Model, options: Mapping[str, Any]) -> Optional[Grammar]:
                 f"grammar is of type {type(grammar).__name__}; expected what Model.grammar makes "
                 "(gbnf= and json_schema= take texts)"
             )
+        n_tokens, n_of_model = len(grammar.vocabulary.tokenizer), len(model.tokenizer)
+        if n_tokens != n_of_model:
+            raise ArgumentError(
+                f"grammar was compiled for another vocabulary, of {n_tokens} tokens; expected {n_of_model}"
+            )
         return grammar
     format_of: dict[str, Any] = {asked[0]: options[asked[0]]}
     return Grammar(model.vocabulary, **format_of)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import unittest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,6 +187,15 @@ class Text(ModelTest):
                 self.model.generate(ONCE, **wrong)
         with self.assertRaises(moeflux.ArgumentError):
             self.model.generate(ONCE, json_object=True, gbnf='root ::= "x"')
+
+    def test_a_grammar_of_another_vocabulary_is_refused(self) -> None:
+        """Its masks forbid and allow other tokens than they say."""
+        other = Path(__file__).resolve().parents[1] / "text/data/several"
+        foreign = moeflux.Grammar(moeflux.Tokenizer(other), gbnf='root ::= "yes"')
+        with self.assertRaisesRegex(moeflux.ArgumentError, "another vocabulary"):
+            self.model.generate(ONCE, grammar=foreign)
+        own = moeflux.Grammar(moeflux.Tokenizer(DEMO), gbnf='root ::= "yes"')
+        self.assertEqual(self.model.generate(ONCE, grammar=own).content, "yes")
 
     def test_a_guide_by_hand(self) -> None:
         guide = self.model.grammar(gbnf='root ::= "a" [bc]').guide()
