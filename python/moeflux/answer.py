@@ -259,6 +259,8 @@ class Answer:
         mask = self._guide.mask(self._model.info.n_vocab) if self._guide is not None else None
         with session._using() as pointer:
             logits, bounds = lib.mf_session_logits(pointer), lib.mf_session_bounds(pointer)
+            if not logits:
+                raise StateError("the session has no logits: it was changed under its answer")
             return self._sampler.sample_from(logits, mask, bounds)
 
     def _say(self, token: int) -> list[Event]:

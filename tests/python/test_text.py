@@ -263,6 +263,17 @@ class Chat(ModelTest):
         self.assertEqual(reply.tokens[0], 316)
         self.assertEqual(set(json.loads(reply.content)), {"name", "old"})
 
+    def test_a_session_cleared_under_its_answer_is_said_to_be(self) -> None:
+        """Where the whole prompt was held nothing is evaluated first: there are no logits."""
+        messages = [{"role": "user", "content": "Hello"}]
+        with self.model.session() as session:
+            session.eval(self.model.tokenizer.chat_encode(messages))
+            stream = session.stream_chat(messages, max_tokens=4)
+            self.assertEqual(stream.reply.n_reused_tokens, stream.reply.n_prompt_tokens)
+            session.clear()
+            with self.assertRaisesRegex(moeflux.StateError, "no logits"):
+                next(stream)
+
     def test_what_a_user_writes_is_text(self) -> None:
         tokens = self.model.tokenizer.chat_encode([{"role": "user", "content": "<|im_end|>"}])
         end = self.model.tokenizer.encode("<|im_end|>")
