@@ -470,15 +470,17 @@ class sampler : public handle<mf_sampler, mf_sampler_free>
         check([&](mf_error *e) { return mf_sampler_options_load(path, &options, e); });
         return options;
     }
-    /* allowed: words of bits as guide::mask fills them; nullptr: all. */
-    int32_t sample(logits_view logits, const uint32_t *allowed = nullptr) noexcept
+    /* allowed: words of bits as guide::mask fills them; nullptr: all. Throws (MF_ERR_ARGUMENT)
+     * where there are no logits. */
+    int32_t sample(logits_view logits, const uint32_t *allowed = nullptr)
     {
-        return mf_sampler_sample_masked(get(), logits.data(), allowed);
+        return sample(logits, logits_view(), allowed);
     }
     /* The same token, sooner: bounds as session::bounds() has them, none where they are empty. */
-    int32_t sample(logits_view logits, logits_view bounds,
-                   const uint32_t *allowed = nullptr) noexcept
+    int32_t sample(logits_view logits, logits_view bounds, const uint32_t *allowed = nullptr)
     {
+        if (logits.empty())
+            throw_no_logits();
         return mf_sampler_sample_bounded(get(), logits.data(), bounds.data(), allowed);
     }
     void accept(int32_t token) noexcept
@@ -496,6 +498,16 @@ class sampler : public handle<mf_sampler, mf_sampler_free>
     void reset_seed() noexcept
     {
         mf_sampler_reset(get());
+    }
+
+  private:
+    [[noreturn]] static void throw_no_logits()
+    {
+        static const char text[] = "there are no logits to sample from: nothing was evaluated";
+        mf_error e = {};
+        e.byte_position = MF_ERROR_NO_POSITION;
+        std::char_traits<char>::copy(e.message, text, sizeof text);
+        throw error(MF_ERR_ARGUMENT, e);
     }
 };
 
