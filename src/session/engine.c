@@ -361,6 +361,8 @@ mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *opti
     mf_budget budget;
     mf_model_info info;
     mf_engine_devices devices;
+    const mf_cache_policy *policy;
+    MF_TRY(mf_cache_policy_find(given.cache_policy, &policy, error)); /* as opening does */
     MF_TRY(mf_engine_devices_find(&devices, &given, error));
     MF_TRY(mf_model_read(&a, path, &given, mf_layer_kind_table, &m, error));
     mf_status status = mf_engine_devices_choose(&devices, &m, &given, error);
