@@ -30,4 +30,18 @@ for compiler in g++ clang++; do
             $compiler -x c++ -std=$standard -pedantic -Wall -Wextra -Wshadow -Werror -Iinclude -fsyntax-only -
     done
 done
+# What moeflux.hpp wants is said by itself, not by errors within it.
+for compiler in g++ clang++; do
+    for wants in "C++17:-std=c++14" "exceptions:-std=c++17 -fno-exceptions"; do
+        # shellcheck disable=SC2086 # flags are words
+        said=$(printf '#include <moeflux/moeflux.hpp>\n' |
+            $compiler -x c++ ${wants#*:} -Iinclude -fsyntax-only - 2>&1 | grep -c 'error:') || true
+        # shellcheck disable=SC2086
+        printf '#include <moeflux/moeflux.hpp>\n' | $compiler -x c++ ${wants#*:} -Iinclude -fsyntax-only - 2>&1 |
+            grep -q "error:.*moeflux.hpp.*${wants%%:*}" && [ "$said" -eq 1 ] || {
+            echo "header: $compiler ${wants#*:}: $said errors, expected one that names ${wants%%:*}" >&2
+            exit 1
+        }
+    done
+done
 [ -f include/moeflux/moeflux.h ] && echo "header: compiles alone in $n ways"

@@ -106,4 +106,10 @@ left=$(find "$work/stage" ! -type d -o -name '*moeflux*')
     echo "install: uninstalling leaves $left" >&2
     exit 1
 }
+# and is not said to have gone twice: who forgot DESTDIR removed nothing
+DESTDIR="$work/stage" cmake -DMANIFEST="$build/install_manifest.txt" -P "$root/cmake/uninstall.cmake" 2>&1 |
+    grep -q 'removed 0 of [0-9]* files' || {
+    echo "install: uninstalling twice does not say that nothing was there" >&2
+    exit 1
+}
 echo "install: header, libraries, pkg-config, CMake package and examples of version $version work"

@@ -11,7 +11,9 @@
  *
  * Conventions. A function that can fail returns mf_status: MF_OK (0) or a negative code. Results
  * come by out-pointer and are untouched on failure. Where an mf_error * is taken it may be NULL; on
- * failure it is filled with one line that names the file, the field and what was expected. Strings
+ * failure it is filled with one line that names the file, the field and what was expected. A NULL
+ * that is not allowed is MF_ERR_ARGUMENT, whether a function's list of errors says so or not; one
+ * that returns no status (mf_session_position, mf_sampler_sample) must not be given any. Strings
  * are UTF-8. Paths and option structs are copied, never kept. Every *_free / *_close takes a
  * pointer to the handle, accepts NULL and NULL handles, and sets the handle to NULL. The library
  * never prints, exits, or reads the environment, and has no mutable globals: any number of engines
@@ -666,7 +668,7 @@ MF_API void mf_engine_set_store(mf_engine *engine, mf_store *store);
  * beginning that the last window still reaches. First makes room by evicting what is old, large and
  * rarely used. Errors: MF_ERR_IO (a full disk, say: the store is as it was; or another process
  * keeps the lock), MF_ERR_CANCELLED (stopped while it waited for that), MF_ERR_BUDGET (larger than
- * max_bytes), MF_ERR_NO_MEMORY. The session is unchanged.
+ * max_bytes), MF_ERR_NO_MEMORY, and those of mf_engine_fingerprint. The session is unchanged.
  */
 MF_API MF_MUST_CHECK mf_status mf_store_put(mf_store *store, const mf_session *session,
                                             mf_error *error);

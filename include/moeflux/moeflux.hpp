@@ -22,6 +22,13 @@
 
 #include <moeflux/moeflux.h>
 
+#if __cplusplus < 201703L
+#error "moeflux.hpp is for C++17 and later; <moeflux/moeflux.h> serves C++11"
+#elif !defined(__cpp_exceptions)
+#error \
+    "moeflux.hpp tells failures by exceptions, which are off; <moeflux/moeflux.h> does by statuses"
+#else
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -463,15 +470,17 @@ class sampler : public handle<mf_sampler, mf_sampler_free>
         check([&](mf_error *e) { return mf_sampler_options_load(path, &options, e); });
         return options;
     }
-    /* allowed: words of bits as guide::mask fills them; nullptr: all. */
-    int32_t sample(logits_view logits, const uint32_t *allowed = nullptr) noexcept
+    /* allowed: words of bits as guide::mask fills them; nullptr: all. Throws (MF_ERR_ARGUMENT)
+     * where there are no logits. */
+    int32_t sample(logits_view logits, const uint32_t *allowed = nullptr)
     {
-        return mf_sampler_sample_masked(get(), logits.data(), allowed);
+        return sample(logits, logits_view(), allowed);
     }
     /* The same token, sooner: bounds as session::bounds() has them, none where they are empty. */
-    int32_t sample(logits_view logits, logits_view bounds,
-                   const uint32_t *allowed = nullptr) noexcept
+    int32_t sample(logits_view logits, logits_view bounds, const uint32_t *allowed = nullptr)
     {
+        if (logits.empty())
+            throw_no_logits();
         return mf_sampler_sample_bounded(get(), logits.data(), bounds.data(), allowed);
     }
     void accept(int32_t token) noexcept
@@ -489,6 +498,16 @@ class sampler : public handle<mf_sampler, mf_sampler_free>
     void reset_seed() noexcept
     {
         mf_sampler_reset(get());
+    }
+
+  private:
+    [[noreturn]] static void throw_no_logits()
+    {
+        static const char text[] = "there are no logits to sample from: nothing was evaluated";
+        mf_error e = {};
+        e.byte_position = MF_ERROR_NO_POSITION;
+        std::char_traits<char>::copy(e.message, text, sizeof text);
+        throw error(MF_ERR_ARGUMENT, e);
     }
 };
 
@@ -578,11 +597,12 @@ class engine : public handle<mf_engine, mf_engine_close>
     bool step(mf_step_item *items, size_t n_items)
     {
         mf_error e = {};
-        for (size_t i = 0; i < n_items; i++)
+        const size_t n_there = items != nullptr ? n_items : 0;
+        for (size_t i = 0; i < n_there; i++)
             items[i].status = MF_OK;
         const mf_status status = mf_engine_step(get(), items, n_items, &e);
         bool is_items = status == MF_OK;
-        for (size_t i = 0; i < n_items; i++)
+        for (size_t i = 0; i < n_there; i++)
             is_items = is_items || items[i].status != MF_OK;
         if (!is_items)
             throw error(status, e);
@@ -759,4 +779,5 @@ inline session engine::make_session()
 }
 
 } // namespace moeflux
+#endif
 #endif

@@ -66,8 +66,8 @@ MF_API const char *mf_status_name(mf_status status);
 /*
  * Where a handle's memory comes from. alloc returns memory aligned for any type, or NULL. free gets
  * the size that was asked for. realloc gets the old size and may move. The functions may be called
- * from the library's own threads. The struct is copied; ctx must outlive every handle opened with
- * it.
+ * from the library's own threads; a struct that has some of them and not all is MF_ERR_ARGUMENT. It
+ * is copied; ctx must outlive every handle opened with it.
  */
 typedef struct mf_allocator {
     void *ctx;

@@ -35,23 +35,33 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 def _encoded(what: str, value: object, encode: Callable[[], bytes]) -> bytes:
     try:
-        data = encode()
+        return encode()
     except UnicodeEncodeError as problem:
         raise ArgumentError(f"{what} is {value!r}: {problem.reason}") from None
+    except TypeError as problem:
+        raise ArgumentError(f"{what} is {value!r}: {problem}") from None
+
+
+def _without_nul(what: str, value: object, data: bytes) -> bytes:
     if b"\0" in data:  # it would end there
         raise ArgumentError(f"{what} is {value!r}: a NUL character")
     return data
 
 
-def encode_path(path: PathLike) -> bytes:
-    return _encoded("the path", path, lambda: os.fsencode(path))
+def encode_path(path: PathLike, what: str = "the path") -> bytes:
+    return _without_nul(what, path, _encoded(what, path, lambda: os.fsencode(path)))
+
+
+def encode_text(what: str, text: object) -> bytes:
+    """UTF-8, with whatever characters; `what` is what it is called where it cannot be that."""
+    if not isinstance(text, str):
+        raise ArgumentError(f"{what} is {text!r}; expected text")
+    return _encoded(what, text, text.encode)
 
 
 def c_text(what: str, text: object) -> Any:
-    """char[]; `what` is what it is called where it cannot be one."""
-    if not isinstance(text, str):
-        raise ArgumentError(f"{what} is {text!r}; expected text")
-    return ffi.new("char[]", _encoded(what, text, text.encode))
+    """char[]; as encode_text, and no NUL character."""
+    return ffi.new("char[]", _without_nul(what, text, encode_text(what, text)))
 
 
 def text_of(pointer: Any) -> str:
@@ -75,13 +85,18 @@ def exception_of(status: int, error: Any) -> MoefluxError:
     )
 
 
+def call(function: Any, *arguments: Any) -> Any:
+    """Calls a function with numbers of whose size nothing is known yet."""
+    try:
+        return function(*arguments)
+    except OverflowError as problem:  # before it was called
+        raise ArgumentError(str(problem)) from None
+
+
 def check(function: Any, *arguments: Any) -> None:
     """Calls a function whose last argument is an mf_error *, and raises what it fails with."""
     error = new_error()
-    try:
-        status = function(*arguments, error)
-    except OverflowError as problem:  # before it was called
-        raise ArgumentError(str(problem)) from None
+    status = call(function, *arguments, error)
     if status != 0:
         raise exception_of(status, error)
 
@@ -117,13 +132,15 @@ class Handle:
     """Owns what `free` frees, and keeps what must outlive it.
 
     To refer to what must outlive it is not enough: the collector finalizes cycles in any order. So
-    each counts its users, of which its own object is one, and the last that goes frees it.
+    each counts its users, of which its own object is one, and the last that goes frees it. A process
+    that was forked does not: the library's threads, for which that waits, are not in it.
     """
 
-    __slots__ = ("pointer", "_out", "_free", "_library", "_keeps", "_others", "__weakref__")
+    __slots__ = ("pointer", "_out", "_free", "_library", "_keeps", "_others", "_pid", "__weakref__")
 
     def __init__(self, kind: str, free: Any, *keeps: object) -> None:
         self._out = ffi.new(f"{kind} **")
+        self._pid = os.getpid()
         self._free, self._library = free, lib  # which is unloaded with its last reference
         self._keeps: tuple[object, ...] = ()
         #: as many as have it for what they keep; taken from by whole operations, with no lock, as
@@ -150,7 +167,7 @@ class Handle:
         try:
             self._others.pop()
         except IndexError:  # there was no other
-            if self._out[0]:
+            if self._out[0] and self._pid == os.getpid():
                 self._free(self._out)
             for what in self._keeps:
                 if isinstance(what, Handle):
@@ -158,6 +175,9 @@ class Handle:
 
     def __del__(self) -> None:
         self._let_go()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("what the library owns cannot be copied or pickled")
 
 
 class Owner:

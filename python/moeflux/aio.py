@@ -130,7 +130,7 @@ class _Worker:
 
     def _begin(self, request: _Request) -> None:
         if request.cancel.is_requested:
-            request.tell(None)
+            self._end(request, None)
             return
         try:
             request.session = self._model.session()
@@ -154,8 +154,9 @@ class _Worker:
                 events = answer.advance(session)
                 if events:
                     request.tell(events)
-            if answer.is_done:
-                self._end(request, answer.reply.error)
+            if answer.is_done:  # who asked for the end, within a step or between two, gets what came
+                asked = request.cancel.is_requested
+                self._end(request, None if asked else answer.reply.error)
 
     def _end(self, request: _Request, error: Optional[Exception]) -> None:
         if request in self._running:
@@ -244,12 +245,14 @@ class AsyncModel:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancels what is running, and waits until it is over."""
+        """Cancels what is running or waiting, whose replies have "cancelled" for finish_reason, and
+        waits until it is over."""
         await asyncio.get_running_loop().run_in_executor(None, self._worker.stop)
 
     async def _submit(
         self, make: Callable[[], Answer], view: Callable[[Sequence[Event]], list[T]]
     ) -> AsyncStream[T]:
+        self.model._gate.check_process()
         loop = asyncio.get_running_loop()
         answer = await loop.run_in_executor(None, make)  # tokens and grammars take their time
         request = _Request(answer, loop)

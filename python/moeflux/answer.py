@@ -5,6 +5,7 @@ It evaluates nothing itself: Stream does for one session, step_answers for sever
 """
 from __future__ import annotations
 
+import operator
 import secrets
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Uni
 from ._native import c_text, ffi, lib
 from .errors import ArgumentError, CancelledError, StateError
 from .grammar import Grammar, Guide, Schema, calls_or_none
-from .options import SamplingOptions, unexpected
+from .options import SamplingOptions, several, unexpected
 from .reply import Event, EventKind, Parser, Reply
 from .sampler import Sampler
 from .tokenizer import ChatTemplate, Messages
@@ -44,6 +45,8 @@ class GenerateOptions(SamplingOptions, total=False):
 
 
 _SAMPLING = frozenset(SamplingOptions.__annotations__)
+#: of which a text to be continued has nothing
+_OF_CHATS = ("thinking", "documents", "variables", "template_name", "tool_choice")
 _FORMATS = ("json_schema", "gbnf", "json_object")
 _OWN = frozenset(GenerateOptions.__annotations__) - _SAMPLING
 
@@ -56,7 +59,7 @@ def _sampler(model: Model, options: Mapping[str, Any]) -> Sampler:
     if chosen.get("seed") is None:
         chosen["seed"] = secrets.randbits(63)
     sampling: Any = chosen
-    return Sampler(model.info.n_vocab, model.path, model.tokenizer, **sampling)
+    return Sampler(model.info.n_vocab, model.absolute_path, model.tokenizer, **sampling)
 
 
 def _grammar(model: Model, options: Mapping[str, Any]) -> Optional[Grammar]:
@@ -74,16 +77,31 @@ def _grammar(model: Model, options: Mapping[str, Any]) -> Optional[Grammar]:
                 f"grammar is of type {type(grammar).__name__}; expected what Model.grammar makes "
                 "(gbnf= and json_schema= take texts)"
             )
+        n_tokens, n_of_model = len(grammar.vocabulary.tokenizer), len(model.tokenizer)
+        if n_tokens != n_of_model:
+            raise ArgumentError(
+                f"grammar was compiled for another vocabulary, of {n_tokens} tokens; expected {n_of_model}"
+            )
         return grammar
     format_of: dict[str, Any] = {asked[0]: options[asked[0]]}
     return Grammar(model.vocabulary, **format_of)
+
+
+def _max_tokens(value: Optional[int]) -> Optional[int]:
+    try:
+        n = None if value is None else operator.index(value)
+    except TypeError:
+        n = 0
+    if n is not None and n < 1:
+        raise ArgumentError(f"max_tokens is {value!r}; expected 1 or more, or None")
+    return n
 
 
 class _Stops:
     """Texts that end the answer: what may be the beginning of one is held back."""
 
     def __init__(self, stop: Union[str, Sequence[str]]) -> None:
-        texts = [stop] if isinstance(stop, str) else list(stop)
+        texts = [stop] if isinstance(stop, str) else several("stop", stop)
         self._texts = [c_text("stop", text) for text in texts if text != ""]
         self._array = ffi.new("char *[]", self._texts)
         self._held = b""
@@ -115,9 +133,7 @@ class Answer:
         self._parser: Optional[Parser] = None
         self._guide: Optional[Guide] = None
         self._ends: frozenset[int] = frozenset()
-        self._max_tokens = options.get("max_tokens")
-        if self._max_tokens is not None and self._max_tokens < 1:
-            raise ArgumentError(f"max_tokens is {self._max_tokens}; expected 1 or more")
+        self._max_tokens = _max_tokens(options.get("max_tokens"))
         if not prompt:
             raise ArgumentError("the prompt is empty; expected at least one token")
         self.prompt: list[int] = list(prompt)
@@ -130,6 +146,9 @@ class Answer:
 
     @classmethod
     def of_text(cls, model: Model, prompt: Sequence[int], options: GenerateOptions) -> Answer:
+        for name in _OF_CHATS:
+            if options.get(name) is not None:
+                raise ArgumentError(f"{name} is of conversations; chat and its kin take it")
         answer = cls(model, prompt, options)
         grammar = _grammar(model, options)
         answer._guide = grammar.guide() if grammar else None
@@ -240,6 +259,8 @@ class Answer:
         mask = self._guide.mask(self._model.info.n_vocab) if self._guide is not None else None
         with session._using() as pointer:
             logits, bounds = lib.mf_session_logits(pointer), lib.mf_session_bounds(pointer)
+            if not logits:
+                raise StateError("the session has no logits: it was changed under its answer")
             return self._sampler.sample_from(logits, mask, bounds)
 
     def _say(self, token: int) -> list[Event]:

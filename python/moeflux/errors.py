@@ -22,8 +22,14 @@ class Status(enum.IntEnum):
     NOT_FOUND = -10
 
 
+_STATUSES: dict[int, Status] = {int(status): status for status in Status}
+
+
 class MoefluxError(Exception):
-    """A call that failed. `code` says why, str() names the file, the field and what was expected."""
+    """A call that failed. `code` says why, str() names the file, the field and what was expected.
+
+    `code` is a Status; a bare number is one of a later library.
+    """
 
     code: int = Status.OK
 
@@ -37,7 +43,7 @@ class MoefluxError(Exception):
     ) -> None:
         super().__init__(message)
         if code is not None:
-            self.code = code
+            self.code = _STATUSES.get(code, code)
         #: of the operating system; 0 where it was not involved
         self.os_errno = os_errno
         #: in the file that the message names, or None

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union, cast
 
-from ._native import Handle, Owner, c_text, check, default, ffi, lib, text_of
+from ._native import Handle, Owner, c_text, check, default, encode_text, ffi, lib, text_of
 from .errors import ArgumentError, UnsupportedError
 from .tokenizer import Tokenizer, as_json
 
@@ -42,10 +42,10 @@ class Grammar:
         keeps: list[Any] = []
         schema = "true" if json_schema is True else as_json(json_schema)
         if schema is not None:
-            keeps.append(ffi.new("char[]", schema.encode()))
+            keeps.append(ffi.new("char[]", encode_text("json_schema", schema)))
             params.json_schema, params.n_schema_bytes = keeps[-1], len(keeps[-1]) - 1
         if gbnf is not None:
-            keeps.append(ffi.new("char[]", gbnf.encode()))
+            keeps.append(ffi.new("char[]", encode_text("gbnf", gbnf)))
             params.gbnf, params.n_gbnf_bytes = keeps[-1], len(keeps[-1]) - 1
         params.json_object = json_object
         self._take(vocabulary, lib.mf_grammar_compile, params)
@@ -104,7 +104,7 @@ def _tool_array(tools: Sequence[Mapping[str, Any]]) -> tuple[Any, list[Any]]:
         out.name = keeps[-1]
         parameters = as_json(function.get("parameters"))
         if parameters is not None:
-            keeps.append(ffi.new("char[]", parameters.encode()))
+            keeps.append(ffi.new("char[]", encode_text("tools: parameters", parameters)))
             out.parameters, out.n_bytes = keeps[-1], len(keeps[-1]) - 1
         out.is_strict = bool(function.get("strict", False))
     return array, keeps

@@ -77,6 +77,8 @@ class ModelInfo:
     device_bytes: int
     device_why: str
     n_host_slots: int
+    window_tokens: int
+    window_page_bytes: int
     left_out: list[LeftOut]
 
 
@@ -138,6 +140,20 @@ class DeviceInfo:
     shares_memory: int
     has_matrix_units: int
     tiers: str = ""
+    n_paid_cpus: int = 0
+    n_nodes: int = 0
+    #: of mf_numa_use: "one-node", "used", "given", "forbidden", "uneven"
+    numa_use: str = "one-node"
+
+
+_NUMA_USES = ("one-node", "used", "given", "forbidden", "uneven")
+
+
+def _device_info(values: dict[str, Any]) -> DeviceInfo:
+    known = {name: values[name] for name in DeviceInfo.__dataclass_fields__}
+    use = known["numa_use"]  # a later library may have more
+    known["numa_use"] = _NUMA_USES[use] if use < len(_NUMA_USES) else str(use)
+    return DeviceInfo(**known)
 
 
 def model_info(struct: Any) -> ModelInfo:
@@ -160,7 +176,5 @@ def devices() -> tuple[list[DeviceInfo], str]:
     n = lib.mf_device_list_sized(ffi.NULL, 0, size, why)
     out = ffi.new("mf_device_info[]", n)
     n = min(n, lib.mf_device_list_sized(out, n, size, why))
-    known = DeviceInfo.__dataclass_fields__
-    found = [fields(ffi.addressof(out, i)) for i in range(n)]
-    listed = [DeviceInfo(**{k: v for k, v in f.items() if k in known}) for f in found]
+    listed = [_device_info(fields(ffi.addressof(out, i))) for i in range(n)]
     return listed, "" if why.code == 0 else text_of(why.message)

@@ -2,6 +2,7 @@
 """One opened checkpoint: an engine and its tokenizer."""
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from .errors import MoefluxError, StateError
 from .grammar import Grammar, GrammarCache, Schema, Vocabulary
 from .hub import model_path
 from .info import ModelInfo, Stats, model_info, stats_of
-from .options import EngineOptions, ModelOptions, Size, parse_size
+from .options import EngineOptions, ModelOptions, Size, assign, parse_size, several
 from .reply import Event, Reply, Syntax
 from .session import Cancel, Gate, Prompt, Session
 from .tokenizer import Messages, Tokenizer, token_array, token_list
@@ -42,7 +43,8 @@ class Store:
 
     def __init__(self, directory: PathLike, *, max_bytes: Size = 0, min_tokens: int = 0) -> None:
         options = default("mf_store_options", lib.mf_store_options_init)
-        options.max_bytes, options.min_tokens = parse_size(max_bytes), min_tokens
+        options.max_bytes = parse_size("max_bytes", max_bytes)
+        assign(options, "min_tokens", min_tokens)
         self._handle = Handle("mf_store", lib.mf_store_close)
         self._handle.make(lib.mf_store_open, encode_path(directory), options)
 
@@ -63,6 +65,8 @@ class Model:
     def __init__(self, path: PathLike, **options: Unpack[ModelOptions]) -> None:
         path = model_path(path)
         self.path = path
+        #: where that is, wherever the process goes: answers read the publishers' options there
+        self.absolute_path: str = os.path.abspath(os.fsdecode(path))
         self.tokenizer: Tokenizer = Tokenizer(path)
         values = EngineOptions(options)
         self._handle: Optional[Handle] = Handle("mf_engine", lib.mf_engine_close, values.keeps)
@@ -247,7 +251,7 @@ class Model:
         self, prompts: Sequence[Prompt], **options: Unpack[GenerateOptions]
     ) -> list[Reply]:
         """Answers to all, as many at a time as the model has sessions, evaluated together."""
-        answers = [self.answer_text(prompt, options) for prompt in prompts]
+        answers = [self.answer_text(each, options) for each in several("prompts", prompts)]
         return self._run_together(answers)
 
     def chat_batch(
@@ -256,7 +260,8 @@ class Model:
         tools: Optional[Sequence[Mapping[str, Any]]] = None,
         **options: Unpack[GenerateOptions],
     ) -> list[Reply]:
-        answers = [Answer.of_chat(self, each, tools, options) for each in conversations]
+        each_of = several("conversations", conversations)
+        answers = [Answer.of_chat(self, each, tools, options) for each in each_of]
         return self._run_together(answers)
 
     def answer_text(self, prompt: Prompt, options: GenerateOptions) -> Answer:

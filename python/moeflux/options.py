@@ -83,17 +83,20 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.I)
 
 
-def parse_size(value: Size) -> int:
+def parse_size(name: str, value: Size) -> int:
     """Bytes of "3G", as the program's options have it: units are powers of 1024."""
-    if isinstance(value, int):
-        size = value
-    else:
+    if isinstance(value, str):
         match = _SIZE.fullmatch(value)
         if match is None:
-            raise ArgumentError(f"{value!r} is no size; expected a number and K, M, G or T")
+            raise ArgumentError(f"{name} is {value!r}; expected a number and K, M, G or T")
         size = int(float(match.group(1)) * 2 ** _UNITS[match.group(2).lower()])
+    else:
+        try:
+            size = operator.index(value)
+        except TypeError:
+            raise ArgumentError(f"{name} is {value!r}; expected a whole number or text") from None
     if not 0 <= size < 2**64:
-        raise ArgumentError(f"{value!r} is no size; expected 0 to 2^64 - 1")
+        raise ArgumentError(f"{name} is {value!r}; expected 0 to 2^64 - 1")
     return size
 
 
@@ -148,8 +151,8 @@ class EngineOptions:
         for name, value in options.items():
             self._set(name, value)
 
-    def _text(self, value: PathLike) -> Any:
-        text = ffi.new("char[]", encode_path(value))
+    def _text(self, name: str, value: PathLike) -> Any:
+        text = ffi.new("char[]", encode_path(value, name))
         self.keeps.append(text)
         return text
 
@@ -159,22 +162,25 @@ class EngineOptions:
         if value is None:
             return
         if name.endswith("_bytes"):
-            assign(self.struct, name, parse_size(value))
+            assign(self.struct, name, parse_size(name, value))
         elif name in _CHOICES or name == "predict":
             assign(self.struct, name, choice(name, value))
         elif name == "log":
             self._set_log(value)
         elif name == "mirrors":
             value = several(name, value)
-            array = ffi.new("char *[]", [self._text(path) for path in value])
+            array = ffi.new("char *[]", [self._text(name, path) for path in value])
             self.keeps.append(array)
             self.struct.mirrors, self.struct.n_mirrors = array, len(value)
         elif name.startswith("n_") or name in ("packed_expert_bits", "predict_depth"):
             assign(self.struct, name, value)
         else:
-            assign(self.struct, name, self._text(value))
+            assign(self.struct, name, self._text(name, value))
 
     def _set_log(self, function: LogFunction) -> None:
+        if not callable(function):
+            raise ArgumentError(f"log is {function!r}; expected a function")
+
         def log(_user: Any, level: int, line: Any) -> None:
             function("warning" if level else "info", ffi.string(line).decode("utf-8", "replace"))
 

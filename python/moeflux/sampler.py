@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional
 
-from ._native import Handle, Owner, PathLike, ffi, lib
+from ._native import Handle, Owner, PathLike, call, ffi, lib
 from .errors import ArgumentError
 from .options import SamplerOptions, SamplingOptions
 from .tokenizer import Tokenizer, token_array
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from typing_extensions import Unpack
+
+
+def _array(element: str, dtype: str, what: str, values: Any) -> Any:
+    """What has a buffer, as it lies in memory: of a NumPy array of other elements the bytes would be
+    misread."""
+    given = getattr(values, "dtype", None)
+    if given is not None and given.str != dtype:
+        raise ArgumentError(f"{what}: expected {element}, found {given}")
+    try:
+        return ffi.from_buffer(f"{element}[]", values)
+    except (TypeError, ValueError) as problem:
+        raise ArgumentError(f"{what}: {problem}") from None
 
 
 class Sampler(Owner):
@@ -44,7 +56,7 @@ class Sampler(Owner):
     def accept(self, token: int) -> None:
         """This token is now in the sequence (for the penalties)."""
         with self._using() as pointer:
-            lib.mf_sampler_accept(pointer, token)
+            call(lib.mf_sampler_accept, pointer, token)
 
     def accept_prompt(self, tokens: Iterable[int]) -> None:
         """These tokens stand before the answer."""
@@ -54,14 +66,14 @@ class Sampler(Owner):
 
     def sample(self, logits: NDArray[np.float32], allowed: Optional[Any] = None) -> int:
         """A token by logits, float32 [n_vocab]; allowed: those whose bit is set, uint32 words."""
-        array = ffi.from_buffer("float[]", logits)
-        if len(array) != self.n_vocab or logits.dtype.str != "<f4":
+        array = _array("float", "<f4", "logits", logits)
+        if len(array) != self.n_vocab:
             raise ArgumentError(f"logits: expected float32 [{self.n_vocab}]")
         return self.sample_from(array, allowed)
 
     def sample_from(self, logits: Any, allowed: Optional[Any], bounds: Any = ffi.NULL) -> int:
         """The same from pointers of the library's."""
-        words = ffi.NULL if allowed is None else ffi.from_buffer("uint32_t[]", allowed)
+        words = ffi.NULL if allowed is None else _array("uint32_t", "<u4", "allowed", allowed)
         if allowed is not None and len(words) * 32 < self.n_vocab:
             raise ArgumentError(f"allowed: expected bits for {self.n_vocab} tokens")
         with self._using() as pointer:

@@ -2,13 +2,14 @@
 """One sequence of tokens, and what they left behind."""
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from ._native import Handle, Owner, check, ffi, lib
+from ._native import Handle, Owner, call, check, ffi, lib
 from .answer import Answer, GenerateOptions, Stream, events_of, texts_of
 from .errors import BudgetError, StateError
 from .reply import Event, Reply
@@ -244,7 +245,7 @@ class Session(Owner):
     def mark_every(self, n_tokens: int, *, at_end: bool = False) -> None:
         """Later evaluations make marks by themselves."""
         with self._using() as pointer:
-            lib.mf_mark_auto(pointer, n_tokens, int(at_end))
+            call(lib.mf_mark_auto, pointer, n_tokens, int(at_end))
 
     def restore(self, position: int) -> None:
         """Goes back to the mark at this position, with its logits."""
@@ -351,9 +352,16 @@ class Gate:
         self._lock = threading.Lock()
         self._n_calls = 0
         self._is_closed = False
+        self._pid = os.getpid()
+
+    def check_process(self) -> None:
+        """What was opened before a fork is the parent's: reads of both would mix."""
+        if self._pid != os.getpid():
+            raise StateError("this model was opened before a fork, by another process")
 
     @contextmanager
     def entered(self) -> Iterator[None]:
+        self.check_process()  # first: the lock may be held by a thread that is not here
         with self._lock:
             if self._is_closed:
                 raise StateError("this model is closed")
@@ -366,6 +374,9 @@ class Gate:
 
     def close(self) -> bool:
         """False: it is closed already."""
+        if self._pid != os.getpid():
+            was_open, self._is_closed = not self._is_closed, True
+            return was_open
         with self._lock:
             if self._n_calls > 0:
                 raise StateError("this model is being used by another call")

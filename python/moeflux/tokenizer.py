@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-from ._native import Handle, PathLike, c_text, check, default, encode_path, ffi, lib, text_of
+from ._native import Handle, PathLike, c_text, call, check, default, encode_path, ffi, lib, text_of
 from .errors import ArgumentError
 from .hub import model_path
+from .options import assign
 
 #: A message as clients of chat servers write it: role, content, tool_calls, reasoning_content, ...
 Message = Mapping[str, Any]
@@ -81,13 +82,15 @@ class ChatTemplate:
             "variables": as_json(self.variables),
             "template_name": self.template_name,
         }
+        if self.thinking not in (None, True, False):  # "off" would turn them on
+            raise ArgumentError(f"thinking is {self.thinking!r}; expected True, False or None")
         keeps: list[Any] = []
         for name, value in values.items():
             keeps.append(_text(value))
             setattr(params, name, keeps[-1])
         params.thinking = 0 if self.thinking is None else 1 if self.thinking else 2
         params.add_generation_prompt = self.add_generation_prompt
-        params.now_seconds = self.now
+        assign(params, "now_seconds", self.now)
         return params, keeps
 
 
@@ -105,7 +108,7 @@ class Decoder:
         pointer, n = self._tokenizer.pointer, ffi.new("size_t *")
         room = 3 * len(self._tokenizer.piece(token) or b"") + 12 if token >= 0 else 64
         out = ffi.new("char[]", room)
-        status = lib.mf_tokenizer_decode(pointer, self._state, token, out, room, n)
+        status = call(lib.mf_tokenizer_decode, pointer, self._state, token, out, room, n)
         if status != 0:
             raise ArgumentError(f"token {token}: {text_of(lib.mf_status_name(status))}", code=status)
         return str(ffi.buffer(out, n[0])[:].decode())
@@ -144,19 +147,21 @@ class Tokenizer:
         return token if token >= 0 else None
 
     def is_end(self, token: int) -> bool:
-        return bool(lib.mf_tokenizer_is_end(self.pointer, token))
+        return bool(call(lib.mf_tokenizer_is_end, self.pointer, token))
 
     def is_special(self, token: int) -> bool:
-        return bool(lib.mf_tokenizer_is_special(self.pointer, token))
+        return bool(call(lib.mf_tokenizer_is_special, self.pointer, token))
 
     def piece(self, token: int) -> Optional[bytes]:
         """The bytes that a token stands for, or None."""
         n = ffi.new("size_t *")
-        piece = lib.mf_tokenizer_piece(self.pointer, token, n)
+        piece = call(lib.mf_tokenizer_piece, self.pointer, token, n)
         return bytes(ffi.buffer(piece, n[0])) if piece else None
 
     def encode(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Token ids, those of Hugging Face tokenizers with add_special_tokens=False."""
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(f"the text is {text!r}; expected text")
         data = text.encode("utf-8", "replace")
         encode, special = lib.mf_tokenizer_encode, int(parse_special)
         tokens, n = _twice(encode, "int32_t", self.pointer, data, len(data), special)

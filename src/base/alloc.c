@@ -46,6 +46,22 @@ mf_allocator mf_allocator_or_default(const mf_allocator *given)
     return mf_allocator_default();
 }
 
+mf_status mf_allocator_take(const mf_allocator *given, mf_allocator *out, mf_error *error)
+{
+    const int n = given == NULL
+                      ? 0
+                      : (given->alloc != NULL) + (given->realloc != NULL) + (given->free != NULL);
+    if (n != 0 && n != 3)
+        return mf_fail(
+            error, MF_ERR_ARGUMENT,
+            "mf_allocator: %s is NULL; expected alloc, realloc and free, or none of them",
+            given->alloc == NULL     ? "alloc"
+            : given->realloc == NULL ? "realloc"
+                                     : "free");
+    *out = mf_allocator_or_default(given);
+    return MF_OK;
+}
+
 void *mf_alloc(const mf_allocator *a, size_t n_bytes)
 {
     return a->alloc(a->ctx, n_bytes == 0 ? 1 : n_bytes);

@@ -10,8 +10,11 @@
 
 /* The C library's malloc family. */
 mf_allocator mf_allocator_default(void);
-/* `given` if it is complete, the default if it is NULL or all zero. */
+/* `given` if it is complete, else the default. */
 mf_allocator mf_allocator_or_default(const mf_allocator *given);
+/* The same of a caller's: MF_ERR_ARGUMENT where some of its functions are there and others are not,
+ * as what it was to count or bound would be taken from the C library. */
+mf_status mf_allocator_take(const mf_allocator *given, mf_allocator *out, mf_error *error);
 
 void *mf_alloc(const mf_allocator *a, size_t n_bytes);
 void *mf_alloc_zeroed(const mf_allocator *a, size_t n_bytes);

@@ -40,6 +40,14 @@ mf_status mf_convert_report(mf_conversion *c, uint32_t layer, uint64_t n_bytes, 
     return mf_fail(error, MF_ERR_CANCELLED, "the conversion was stopped");
 }
 
+static mf_status check_array(const char *name, const void *array, uint64_t n, mf_error *error)
+{
+    if (n != 0 && array == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "n_%s %llu, but %s is NULL", name,
+                       (unsigned long long)n, name);
+    return MF_OK;
+}
+
 static bool is_bits(uint32_t bits)
 {
     return bits == 0 || (bits >= 2 && bits <= 8 && bits != 7);
@@ -48,6 +56,8 @@ static bool is_bits(uint32_t bits)
 static mf_status check_quantisation(const mf_convert_options *o, mf_error *error)
 {
     uint32_t bad = is_bits(o->bits) ? 0 : o->bits;
+    MF_TRY(check_array("rules", o->rules, o->n_rules, error));
+    MF_TRY(check_array("input_squares", o->input_squares, o->n_input_squares, error));
     for (uint32_t i = 0; i < o->n_rules; i++) {
         bad = is_bits(o->rules[i].bits) ? bad : o->rules[i].bits;
         if (o->rules[i].first_layer > o->rules[i].last_layer)
@@ -71,7 +81,8 @@ static mf_status check_options(const mf_convert_options *o, mf_error *error)
     if (o->n_threads > MAX_THREADS)
         return mf_fail(error, MF_ERR_ARGUMENT, "n_threads %u is more than %u", o->n_threads,
                        MAX_THREADS);
-    if (o->n_drives >= MF_CONVERT_MAX_DRIVES || (o->n_drives != 0 && o->drives == NULL))
+    MF_TRY(check_array("drives", o->drives, o->n_drives, error));
+    if (o->n_drives >= MF_CONVERT_MAX_DRIVES)
         return mf_fail(error, MF_ERR_ARGUMENT, "n_drives %u is more than %u", o->n_drives,
                        MF_CONVERT_MAX_DRIVES - 1);
     for (uint32_t i = 0; o->drive_shares != NULL && i <= o->n_drives; i++) {
@@ -190,7 +201,8 @@ mf_status mf_convert_sized(const char *path, const char *out, const mf_convert_o
     mf_convert_options_default(&given);
     if (options != NULL)
         MF_TRY(mf_sized_get(&given, sizeof given, options, "mf_convert_options", error));
-    const mf_allocator a = mf_allocator_or_default(&given.allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(&given.allocator, &a, error));
     mf_conversion *c = mf_alloc_zeroed(&a, sizeof *c);
     if (c == NULL)
         return mf_fail_memory(error, sizeof *c, "a conversion");

@@ -154,7 +154,7 @@ mf_status mf_convert_verify(const char *path, const mf_convert_options *options,
     mf_convert_options_default(&v.options);
     if (options != NULL)
         MF_TRY(mf_sized_get(&v.options, sizeof v.options, options, "mf_convert_options", error));
-    v.allocator = mf_allocator_or_default(&v.options.allocator);
+    MF_TRY(mf_allocator_take(&v.options.allocator, &v.allocator, error));
     if (!mf_aligned_is_there(path))
         return mf_fail(error, MF_ERR_ARGUMENT,
                        "%s: has no " MF_ALIGNED_MANIFEST ": only models that were converted have "

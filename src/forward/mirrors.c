@@ -47,6 +47,8 @@ mf_status mf_mirrors_add(mf_io *io, const mf_source *source, const char *const *
     if (n > MF_IO_COPIES_MAX)
         return mf_fail(error, MF_ERR_ARGUMENT, "%u mirrors, expected at most %u", n,
                        MF_IO_COPIES_MAX);
+    if (n > 0 && mirrors == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "%u mirrors, but no array", n);
     for (uint32_t i = 0; i < n; i++) {
         if (mirrors[i] == NULL)
             return mf_fail(error, MF_ERR_ARGUMENT, "mirror %u of %u is NULL", i, n);

@@ -293,7 +293,8 @@ mf_status mf_vocabulary_create(const mf_tokenizer *tokenizer, const mf_allocator
 {
     if (tokenizer == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_vocabulary_create: a NULL argument");
-    const mf_allocator a = mf_allocator_or_default(allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(allocator, &a, error));
     const size_t n = mf_tokenizer_n_vocab(tokenizer);
     mf_vocabulary *v = mf_alloc_zeroed(&a, sizeof *v);
     if (v == NULL)

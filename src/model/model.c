@@ -63,6 +63,7 @@ static mf_status check_options(const mf_engine_options *o, mf_error *error)
         return mf_fail(error, MF_ERR_ARGUMENT, "n_sessions 0 is less than 1");
     MF_TRY(check_most("n_sessions", o->n_sessions, MAX_SESSIONS, error));
     MF_TRY(check_most("n_chunk_tokens", o->n_chunk_tokens, MAX_CHUNK_TOKENS, error));
+    MF_TRY(check_most("predict", (uint32_t)o->predict, MF_PREDICT_WRONG, error));
     MF_TRY(check_most("predict_depth", o->predict_depth, MF_PREDICT_DEPTH_MOST, error));
     MF_TRY(check_most("n_draft_tokens", o->n_draft_tokens, MF_DRAFT_TOKENS_MOST, error));
     MF_TRY(check_most("draft", (uint32_t)o->draft, MF_DRAFT_ALWAYS, error));

@@ -63,7 +63,8 @@ mf_status mf_routing_open(const char *path, const mf_allocator *allocator, mf_ro
 {
     if (path == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_routing_open: path or out is NULL");
-    const mf_allocator a = mf_allocator_or_default(allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(allocator, &a, error));
     int fd = mf_open_apart(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
     if (fd < 0)
         return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);

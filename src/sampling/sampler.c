@@ -67,7 +67,8 @@ mf_status mf_sampler_create(const mf_sampler_options *options, size_t n_vocab,
     mf_sampler_options_default(&given);
     MF_TRY(mf_sized_get(&given, sizeof given, options, "mf_sampler_options", error));
     MF_TRY(mf_sampler_options_check(&given, error));
-    const mf_allocator a = mf_allocator_or_default(allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(allocator, &a, error));
     mf_sampler *s = mf_alloc_zeroed(&a, sizeof *s);
     if (s == NULL)
         return mf_fail_memory(error, sizeof *s, "a sampler");

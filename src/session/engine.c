@@ -291,7 +291,8 @@ static mf_status open_on(const char *path, const mf_engine_options *options,
                          const mf_engine_hooks *hooks, mf_engine_devices *devices, mf_engine **out,
                          mf_error *error)
 {
-    const mf_allocator a = mf_allocator_or_default(&options->allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(&options->allocator, &a, error));
     mf_engine *e = mf_alloc_zeroed(&a, sizeof *e);
     if (e == NULL)
         return mf_fail_memory(error, sizeof *e, "the engine");
@@ -354,11 +355,14 @@ mf_status mf_model_inspect_sized(const char *path, const mf_engine_options *opti
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_model_inspect: path or out is NULL");
     mf_engine_options given;
     MF_TRY(mf_engine_options_take(options, &given, error));
-    const mf_allocator a = mf_allocator_or_default(&given.allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(&given.allocator, &a, error));
     mf_model m;
     mf_budget budget;
     mf_model_info info;
     mf_engine_devices devices;
+    const mf_cache_policy *policy;
+    MF_TRY(mf_cache_policy_find(given.cache_policy, &policy, error)); /* as opening does */
     MF_TRY(mf_engine_devices_find(&devices, &given, error));
     MF_TRY(mf_model_read(&a, path, &given, mf_layer_kind_table, &m, error));
     mf_status status = mf_engine_devices_choose(&devices, &m, &given, error);

@@ -69,7 +69,8 @@ mf_status mf_store_open_with_io(const char *directory, const mf_store_options *o
     mf_store_options_default(&given);
     if (options != NULL)
         MF_TRY(mf_sized_get(&given, sizeof given, options, "mf_store_options", error));
-    const mf_allocator a = mf_allocator_or_default(&given.allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(&given.allocator, &a, error));
     mf_store *s = mf_alloc_zeroed(&a, sizeof *s);
     if (s == NULL)
         return mf_fail_memory(error, sizeof *s, "the store");

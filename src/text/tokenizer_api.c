@@ -9,7 +9,8 @@ mf_status mf_tokenizer_open(const char *path, const mf_allocator *allocator, mf_
 {
     if (path == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_tokenizer_open: path and out must not be NULL");
-    mf_allocator a = mf_allocator_or_default(allocator);
+    mf_allocator a;
+    MF_TRY(mf_allocator_take(allocator, &a, error));
     return mf_text_open(path, &a, out, error);
 }
 

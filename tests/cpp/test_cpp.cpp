@@ -118,6 +118,10 @@ void throws_what_fails(moeflux::engine &engine)
     const std::vector<int32_t> two = {1, 2};
     mf_step_item items[] = {session.step_item(two), session.step_item(two)};
     EXPECT(thrown([&] { engine.step(items, 2); }) == MF_ERR_ARGUMENT); /* twice in a step */
+    EXPECT(thrown([&] { engine.step(nullptr, 1); }) == MF_ERR_ARGUMENT);
+    moeflux::sampler sampler(moeflux::sampler_options(), engine.info().n_vocab);
+    EXPECT(thrown([&] { sampler.sample(session.logits()); }) == MF_ERR_ARGUMENT);
+    EXPECT(thrown([&] { sampler.sample(session.logits(), session.bounds()); }) == MF_ERR_ARGUMENT);
     EXPECT(session.position() == 0 && session.logits().empty());
 }
 

@@ -23,6 +23,11 @@ expect_code 0
 expect_empty "$err"
 expect_same "$out" "$scratch/text"
 
+example "$demo" 4 "" # which begins with nothing, not even a token
+expect_code 1
+expect_empty "$out"
+expect_glob "$err" "embed: *no logits*"
+
 example "$scratch/nowhere" 1 "x"
 expect_code 1
 expect_empty "$out"

@@ -158,6 +158,17 @@ static void check_options(void)
     mf_convert_options_default(&options);
     options.n_drives = 1;
     CHECK_STATUS(convert(below("x"), &options, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "n_drives 1, but drives is NULL");
+    options.n_drives = 0;
+    options.n_rules = 2;
+    CHECK_STATUS(convert(below("x"), &options, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "n_rules 2, but rules is NULL");
+    options.n_rules = 0;
+    options.n_input_squares = 384;
+    CHECK_STATUS(convert(below("x"), &options, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "n_input_squares 384, but input_squares is NULL");
+    options.n_input_squares = 0;
+    options.n_drives = 1;
     options.drives = drives;
     options.drive_shares = none;
     CHECK_STATUS(convert(below("x"), &options, &error), MF_ERR_ARGUMENT);

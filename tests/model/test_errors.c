@@ -405,7 +405,8 @@ static void test_budget(void)
 static void test_guilty_options(const golden_case *c)
 {
     const mf_engine_options good = golden_options(c);
-    mf_engine_options bad[13];
+    mf_engine_options bad[16];
+    mf_model_info info;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         bad[i] = good;
     bad[0].n_threads = 1025;
@@ -421,6 +422,9 @@ static void test_guilty_options(const golden_case *c)
     bad[10].precision = (mf_precision)3;
     bad[11].numa = (mf_numa)2;
     bad[12].n_sessions = 0;
+    bad[13].predict = (mf_predict)6;
+    bad[14].cache_policy = "mru";
+    bad[15].n_mirrors = 2; /* which are looked at when it is opened */
     static const char *const names[] = {"n_threads 1025 is more than 1024",
                                         "n_sessions 201 is more than 200",
                                         "n_chunk_tokens 1048577 is more than 1048576",
@@ -433,7 +437,10 @@ static void test_guilty_options(const golden_case *c)
                                         "expert_device 'CPU' is not known",
                                         "precision 3 is more than 2",
                                         "numa 2 is more than 1",
-                                        "n_sessions 0 is less than 1"};
+                                        "n_sessions 0 is less than 1",
+                                        "predict 6 is more than 5",
+                                        "cache_policy: 'mru' is not known",
+                                        "2 mirrors, but no array"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mf_engine *engine = NULL;
         mf_error error = {0};
@@ -442,6 +449,9 @@ static void test_guilty_options(const golden_case *c)
                      MF_ERR_ARGUMENT);
         CHECK_CONTAINS(error.message, names[i]);
         mf_engine_close(&engine);
+        if (i < 15)
+            CHECK_STATUS(mf_model_inspect(golden_path(c->name), &bad[i], &info, &error),
+                         MF_ERR_ARGUMENT);
     }
 }
 

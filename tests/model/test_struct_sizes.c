@@ -123,6 +123,46 @@ static void check_unset(const golden_case *c)
     CHECK(engine == NULL && store == NULL && sampler == NULL);
 }
 
+/* An allocator that lacks a function is refused wherever one is taken: not replaced by the C
+ * library's, which nobody would notice. */
+static void check_half_allocator(const golden_case *c)
+{
+    mf_allocator half = mf_allocator_default();
+    half.realloc = NULL;
+    mf_engine_options options = golden_options(c);
+    mf_store_options store_options;
+    mf_sampler_options sampler_options;
+    mf_convert_options convert_options;
+    mf_engine *engine = NULL;
+    mf_store *store = NULL;
+    mf_sampler *sampler = NULL;
+    mf_tokenizer *tokenizer = NULL;
+    mf_reply_syntax *syntax = NULL;
+    mf_routing *routing = NULL;
+    mf_convert_result result;
+    mf_model_info info;
+    mf_error e = {0};
+    mf_store_options_default(&store_options);
+    mf_sampler_options_default(&sampler_options);
+    mf_convert_options_default(&convert_options);
+    options.allocator = store_options.allocator = convert_options.allocator = half;
+    convert_options.is_dry_run = 1;
+    const char *path = golden_path(c->name);
+    CHECK_STATUS(mf_engine_open(path, &options, &engine, &e), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(e.message, "mf_allocator: realloc is NULL");
+    CHECK_STATUS(mf_model_inspect(path, &options, &info, &e), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_store_open("/nonexistent/store", &store_options, &store, &e), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_sampler_create(&sampler_options, 10, &half, &sampler, &e), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_tokenizer_open("models/demo", &half, &tokenizer, &e), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_reply_syntax_named("plain", &half, &syntax, &e), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_routing_open("/nonexistent", &half, &routing, &e), MF_ERR_ARGUMENT);
+    CHECK_STATUS(mf_convert(path, "/nonexistent/out", &convert_options, &result, &e),
+                 MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(e.message, "mf_allocator: realloc is NULL");
+    CHECK_STATUS(mf_convert_verify(path, &convert_options, &e), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(e.message, "mf_allocator: realloc is NULL");
+}
+
 static void check_sampler_and_store(void)
 {
     block old = block_make(offsetof(mf_sampler_options, repetition_penalty), 64);
@@ -181,6 +221,7 @@ int main(void)
     check_older(c);
     check_newer(c);
     check_unset(c);
+    check_half_allocator(c);
     check_sampler_and_store();
     check_in_force("mlx_4bit");
     check_in_force("v2_lite_bf16");

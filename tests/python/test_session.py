@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Models and sessions: what they hold, what they refuse, who may use and close them when."""
+import copy
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,7 @@ from unittest import mock
 import numpy as np
 
 import moeflux
+from moeflux._native import ffi
 from support import DEMO, GREEDY, ONCE, RAM, ModelTest, open_model, program
 
 
@@ -123,7 +126,9 @@ class Holding(ModelTest):
                     session.eval(tokens)
             with self.assertRaises(moeflux.ContextError) as caught:
                 session.eval([1] * (self.model.info.n_context_tokens + 1))
-            self.assertEqual(caught.exception.code, moeflux.Status.CONTEXT)
+            self.assertIs(caught.exception.code, moeflux.Status.CONTEXT)
+            again = pickle.loads(pickle.dumps(caught.exception))
+            self.assertEqual((type(again), again.code), (moeflux.ContextError, -7))
             self.assertEqual(session.position, 0)
         with self.assertRaises(moeflux.MoefluxError) as nothing:
             moeflux.Model("/nonexistent")
@@ -131,10 +136,15 @@ class Holding(ModelTest):
         self.assertNotEqual(nothing.exception.os_errno, 0)
         with self.assertRaises(moeflux.BudgetError):
             moeflux.Model(DEMO, ram_bytes="1M")
-        wrong_options: Any = ({"io": "fast"}, {"ram_bytes": "much"}, {"n_sessions": -1})
-        for wrong in wrong_options:
-            with self.assertRaises(moeflux.ArgumentError):
-                moeflux.inspect(DEMO, **wrong)
+        wrong_options: Any = {
+            "io": "fast", "ram_bytes": "much", "state_bytes": 1e9, "n_sessions": -1, "device": 0,
+            "cpu_tier": "a\0b", "cache_dir": 5, "mirrors": [None], "log": "stderr",
+        }
+        for name, value in wrong_options.items():
+            with self.assertRaisesRegex(moeflux.ArgumentError, f"^{name} is "):
+                moeflux.inspect(DEMO, **{name: value})
+        sizes: Any = {"ram_bytes": np.int64(400 << 20)}
+        self.assertEqual(moeflux.inspect(DEMO, **sizes).ram_bytes, 400 << 20)
         with self.assertRaises(TypeError):
             moeflux.inspect(DEMO, memory=1)  # type: ignore[call-arg]
 
@@ -157,12 +167,31 @@ class Holding(ModelTest):
             lambda: model.generate(ONCE, logit_bias={2**40: 1.0}),
             lambda: model.generate(ONCE, logit_bias={"a": 1.0}),
             lambda: model.generate(b"Once"),
+            lambda: model.generate_batch(ONCE),  # each letter would be a prompt
+            lambda: model.chat_batch('[{"role": "user", "content": ""}]'),
+            lambda: model.generate(ONCE, max_tokens=1.5),
+            lambda: model.generate(ONCE, max_tokens="3"),
+            lambda: model.generate(ONCE, stop=5),
+            lambda: model.generate(ONCE, stop=b"ab"),
+            lambda: model.generate(ONCE, gbnf=5),
+            lambda: model.generate(ONCE, gbnf='root ::= "\ud800"'),
+            lambda: model.generate(ONCE, json_schema='"\ud800"'),
+            lambda: model.tokenizer.encode(b"Once"),
+            lambda: model.chat([], thinking="off"),
             lambda: model.generate([1.5]),
             lambda: session.generate(["1"]),
             lambda: session.eval("12"),
             lambda: session.truncate(-1),
             lambda: session.restore(2**70),
+            lambda: session.mark_every(-1),
             lambda: model.tokenizer.decode("12"),
+            lambda: model.tokenizer.decode([2**40]),
+            lambda: model.tokenizer.piece(2**40),
+            lambda: model.tokenizer.is_end(2**40),
+            lambda: model.tokenizer.is_special(-(2**40)),
+            lambda: model.tokenizer.chat_text([], moeflux.ChatTemplate(now=2**70)),
+            lambda: moeflux.Sampler(5).accept(2**40),
+            lambda: moeflux.Store("/nonexistent", min_tokens=-1),
             lambda: model.grammar(json_object=True).guide().begin_after("a\0b"),
         ]
         for i, call in enumerate(calls):
@@ -188,7 +217,18 @@ class Holding(ModelTest):
         cpu = moeflux.devices()[0][0]
         self.assertEqual(cpu.id, "cpu")
         self.assertTrue(cpu.name.endswith(cpu.tiers.split(", ")[-1]))
+        self.assertGreaterEqual(cpu.n_nodes, 1)
+        self.assertIn(cpu.numa_use, ("one-node", "used", "given", "forbidden", "uneven"))
         self.assertIn(moeflux.version(), program("--version"))
+
+    def test_nothing_that_the_library_says_is_left_out(self) -> None:
+        kinds: Any = {
+            "mf_model_info": moeflux.ModelInfo, "mf_stats": moeflux.Stats,
+            "mf_device_info": moeflux.DeviceInfo, "mf_left_out": moeflux.LeftOut,
+        }
+        for kind, data in kinds.items():
+            names = {name for name, _ in ffi.typeof(kind).fields} - {"struct_bytes", "n_left_out"}
+            self.assertEqual(names, set(data.__dataclass_fields__), kind)
 
 
 class Named(unittest.TestCase):
@@ -295,6 +335,16 @@ class Closing(unittest.TestCase):
             del stream, guide
             gc.collect()
 
+    def test_what_the_library_owns_is_not_copied(self) -> None:
+        with open_model() as model, mock.patch.object(sys, "unraisablehook") as unraisable:
+            for what in (model, model.session(), model.tokenizer):
+                with self.assertRaises(TypeError):
+                    copy.deepcopy(what)
+                with self.assertRaises(TypeError):
+                    pickle.dumps(what)
+            gc.collect()
+            unraisable.assert_not_called()
+
     def test_dropped_in_a_cycle(self) -> None:
         """The collector finalizes what is in it in any order: an engine not before its sessions."""
         for _ in range(4):
@@ -308,6 +358,35 @@ class Closing(unittest.TestCase):
             held.append(held)
             del model, session, guide, held
             gc.collect()
+
+    def test_a_fork_leaves_it_to_the_process_that_opened_it(self) -> None:
+        """In the child it is refused, and neither closing nor exiting waits for threads that are not
+        there; the parent's goes on."""
+        script = f"""if True:
+            import os, signal, sys, moeflux
+            model = moeflux.Model({DEMO!r}, ram_bytes={RAM!r}, device="cpu", n_sessions=2)
+            session = model.session()
+            session.eval([1, 2, 3])
+            for closes in (True, False):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(20)
+                    for call in (lambda: session.eval([4]), model.session, lambda: session.logits):
+                        try:
+                            call()
+                        except moeflux.StateError as refused:
+                            assert "fork" in str(refused), refused
+                        else:
+                            os._exit(1)
+                    if closes:
+                        session.close()
+                        model.close()
+                    sys.exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+                session.eval([4])
+                assert session.logits is not None
+        """
+        subprocess.run([sys.executable, "-c", script], check=True)
 
     def test_left_to_the_end_of_the_process(self) -> None:
         lines = [

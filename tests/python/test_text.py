@@ -3,8 +3,12 @@
 import asyncio
 import gc
 import json
+import os
+import subprocess
+import sys
 import threading
 import unittest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,8 +93,27 @@ class Text(ModelTest):
         for options, error, said in cases:
             with self.subTest(options), self.assertRaisesRegex(error, said):
                 self.model.generate(ONCE, **options)
+        of_chats: Any = {
+            "thinking": False, "documents": [], "variables": {}, "template_name": "rag",
+            "tool_choice": "none",
+        }
+        for name, value in of_chats.items():
+            with self.assertRaisesRegex(moeflux.ArgumentError, f"^{name} is of conversations"):
+                self.model.generate(ONCE, **{name: value})
         with self.assertRaisesRegex(TypeError, "did you mean 'n_threads'"):
             open_model(nthreads=2)
+
+    def test_the_publishers_options_stay_wherever_the_process_goes(self) -> None:
+        """A relative path is of the folder that the model was opened in."""
+        script = f"""if True:
+            import os, moeflux
+            os.chdir({os.path.dirname(DEMO)!r})
+            with moeflux.Model({os.path.basename(DEMO)!r}, ram_bytes={RAM!r}, device="cpu") as model:
+                there = model.generate({ONCE!r}, max_tokens=12, seed=1).tokens
+                os.chdir("/")
+                assert model.generate({ONCE!r}, max_tokens=12, seed=1).tokens == there
+        """
+        subprocess.run([sys.executable, "-c", script], check=True)
 
     def test_the_last_token_of_an_answer_is_not_lost(self) -> None:
         """Nobody has evaluated it: what comes behind it begins with it, and nothing else does."""
@@ -165,6 +188,15 @@ class Text(ModelTest):
         with self.assertRaises(moeflux.ArgumentError):
             self.model.generate(ONCE, json_object=True, gbnf='root ::= "x"')
 
+    def test_a_grammar_of_another_vocabulary_is_refused(self) -> None:
+        """Its masks forbid and allow other tokens than they say."""
+        other = Path(__file__).resolve().parents[1] / "text/data/several"
+        foreign = moeflux.Grammar(moeflux.Tokenizer(other), gbnf='root ::= "yes"')
+        with self.assertRaisesRegex(moeflux.ArgumentError, "another vocabulary"):
+            self.model.generate(ONCE, grammar=foreign)
+        own = moeflux.Grammar(moeflux.Tokenizer(DEMO), gbnf='root ::= "yes"')
+        self.assertEqual(self.model.generate(ONCE, grammar=own).content, "yes")
+
     def test_a_guide_by_hand(self) -> None:
         guide = self.model.grammar(gbnf='root ::= "a" [bc]').guide()
         tokens = self.model.tokenizer.encode("ab")
@@ -192,8 +224,14 @@ class Text(ModelTest):
             only = np.zeros((n + 31) // 32, dtype=np.uint32)
             only[77 // 32] = 1 << (77 % 32)
             self.assertEqual(sampler.sample(logits, only), 77)
-            with self.assertRaises(moeflux.ArgumentError):
-                sampler.sample(logits[:-1])
+            wrong_masks: Any = (np.ones(n, bool), np.ones(n // 32, np.int64), [1] * n, bytearray(4))
+            for wrong in wrong_masks:
+                with self.assertRaises(moeflux.ArgumentError):
+                    sampler.sample(logits, wrong)
+            wrong_logits: Any = (logits[:-1], logits.astype(np.float64), list(logits), logits[::-1])
+            for wrong in wrong_logits:
+                with self.assertRaises(moeflux.ArgumentError):
+                    sampler.sample(wrong)
             with self.assertRaises(moeflux.ArgumentError):
                 moeflux.Sampler(n, temperature=-1.0)
 
@@ -224,6 +262,17 @@ class Chat(ModelTest):
         )
         self.assertEqual(reply.tokens[0], 316)
         self.assertEqual(set(json.loads(reply.content)), {"name", "old"})
+
+    def test_a_session_cleared_under_its_answer_is_said_to_be(self) -> None:
+        """Where the whole prompt was held nothing is evaluated first: there are no logits."""
+        messages = [{"role": "user", "content": "Hello"}]
+        with self.model.session() as session:
+            session.eval(self.model.tokenizer.chat_encode(messages))
+            stream = session.stream_chat(messages, max_tokens=4)
+            self.assertEqual(stream.reply.n_reused_tokens, stream.reply.n_prompt_tokens)
+            session.clear()
+            with self.assertRaisesRegex(moeflux.StateError, "no logits"):
+                next(stream)
 
     def test_what_a_user_writes_is_text(self) -> None:
         tokens = self.model.tokenizer.chat_encode([{"role": "user", "content": "<|im_end|>"}])
@@ -306,6 +355,22 @@ class Async(unittest.TestCase):
 
         with open_model(n_sessions=4) as model:
             asyncio.run(run(model))
+
+    def test_those_that_wait_are_told_that_it_closes(self) -> None:
+        async def run(model: moeflux.Model) -> None:
+            async with moeflux.AsyncModel(model) as served:
+                prompts: Any = [[1] * 3000, *[ONCE] * 4]  # the first is within a long step
+                tasks = [
+                    asyncio.ensure_future(served.generate(prompt, max_tokens=900))
+                    for prompt in prompts
+                ]
+                await asyncio.sleep(0.1)
+            reasons = [(await task).finish_reason for task in tasks]
+            self.assertEqual(reasons, ["cancelled"] * 5)
+
+        with open_model(n_sessions=2) as model:
+            for _ in range(3):
+                asyncio.run(run(model))
 
     async def _leave(self, served: moeflux.AsyncModel, model: moeflux.Model) -> None:
         """Streams that are left, and tasks that are cancelled, give their sessions back."""

@@ -19,8 +19,16 @@ static void test_choice(void)
     CHECK(mf_allocator_or_default(&given).ctx == &c);
     CHECK(mf_allocator_or_default(&none).alloc == mf_allocator_default().alloc);
     CHECK(mf_allocator_or_default(NULL).alloc == mf_allocator_default().alloc);
+    mf_allocator taken = none;
+    mf_error error = {0};
+    REQUIRE_OK(mf_allocator_take(&given, &taken, &error), &error);
+    CHECK(taken.ctx == &c);
+    REQUIRE_OK(mf_allocator_take(&none, &taken, &error), &error);
+    CHECK(taken.alloc == mf_allocator_default().alloc);
+    REQUIRE_OK(mf_allocator_take(NULL, &taken, &error), &error);
     given.free = NULL;
-    CHECK(mf_allocator_or_default(&given).alloc == mf_allocator_default().alloc);
+    CHECK_STATUS(mf_allocator_take(&given, &taken, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "mf_allocator: free is NULL");
 }
 
 static void test_basic(void)

@@ -15,9 +15,10 @@ void mf_reply_options_init(mf_reply_options *options, size_t struct_bytes)
 mf_status mf_reply_syntax_named(const char *name, const mf_allocator *allocator,
                                 mf_reply_syntax **out, mf_error *error)
 {
-    const mf_allocator a = mf_allocator_or_default(allocator);
+    mf_allocator a;
     if (name == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_reply_syntax_named: a NULL argument");
+    MF_TRY(mf_allocator_take(allocator, &a, error));
     const mf_reply_row *row = mf_reply_row_find(name);
     if (row != NULL)
         return mf_reply_syntax_make(&a, row, out, error);
