@@ -669,6 +669,8 @@ el|sum(start='x')
 '--a----b'.rsplit('--', 2)
 'aXbXc'.rfind('bXc') ~ 'aaa'.rfind('aa') ~ 'ab'.rfind('abc') ~ 'äöäö'.rfind('äö') ~ ''.rfind('a')
 'aaa'.rsplit('aa') + 'aaa'.split('aa')
+'\x7f~é😀'|tojson(ensure_ascii=true)
+{'\x7f': 1}|tojson(ensure_ascii=true)
 """.strip().split("\n")
 
 # Whole templates, with VARIABLES.
