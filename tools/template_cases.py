@@ -671,6 +671,13 @@ el|sum(start='x')
 'aaa'.rsplit('aa') + 'aaa'.split('aa')
 '\x7f~é😀'|tojson(ensure_ascii=true)
 {'\x7f': 1}|tojson(ensure_ascii=true)
+1e300 ** 2
+10.0 ** 400
+2.0 ** 10
+1e16 // -1.5
+-0.0 // 5.0
+7.5 // -2
+0.0 // -2
 """.strip().split("\n")
 
 # Whole templates, with VARIABLES.
