@@ -678,6 +678,9 @@ el|sum(start='x')
 -0.0 // 5.0
 7.5 // -2
 0.0 // -2
+'ǅ'.islower() ~ 'ǅ'.isupper() ~ 'aǅ'.islower() ~ 'AǅB'.isupper() ~ 'aª'.islower()
+'aǅ' is lower
+'AǅBaß'.swapcase()
 """.strip().split("\n")
 
 # Whole templates, with VARIABLES.
