@@ -669,6 +669,43 @@ el|sum(start='x')
 '--a----b'.rsplit('--', 2)
 'aXbXc'.rfind('bXc') ~ 'aaa'.rfind('aa') ~ 'ab'.rfind('abc') ~ 'äöäö'.rfind('äö') ~ ''.rfind('a')
 'aaa'.rsplit('aa') + 'aaa'.split('aa')
+'\x7f~é😀'|tojson(ensure_ascii=true)
+{'\x7f': 1}|tojson(ensure_ascii=true)
+1e300 ** 2
+10.0 ** 400
+2.0 ** 10
+1e16 // -1.5
+-0.0 // 5.0
+7.5 // -2
+0.0 // -2
+'ǅ'.islower() ~ 'ǅ'.isupper() ~ 'aǅ'.islower() ~ 'AǅB'.isupper() ~ 'aª'.islower()
+'aǅ' is lower
+'AǅBaß'.swapcase()
+'{:*^9d}|{:<05}|{:^06}|{:>05}|{:05}'.format(5, 7, 8, 9, -3)
+'{: d}|{:+d}|{: .1f}|{:+}|{: }'.format(5, 5, 2.5, 2.5, -2.5)
+'{:05}|{:*>8}|{:8}|{:+07}'.format('ab', 2.5, -0.5, 1.25)
+'{:5}|{:d}|{:03}|{}'.format(true, true, false, true)
+'{!r:>6}|{!s:6}|{!a}|{!r}'.format('a', 5, 'é日😀', none)
+'{!x}'.format(1)
+'{0}{}'.format(1, 2)
+'{}{0}'.format(1, 2)
+'{}{a}{}'.format(1, 2, a=3)
+'{:.2d}'.format(5)
+'{:.3}'.format(5)
+'{:d}'.format(2.5)
+'{:d}'.format('a')
+'{:c}'.format('a')
+'{:r}'.format('a')
+'{:i}'.format(5)
+'{:+}'.format('a')
+'{:5}'.format(none)
+'{:5}'.format([1])
+'{:5}'.format({})
+'{:5}'.format(unknown)
+'%.3a|%8a|%a' % ('é', 'ß', ['😀'])
+'%.0d|%.0x|%ld|%hs' % (0, 0, 5, 'a')
+'%5%' % ()
+'%%|%d' % 5
 """.strip().split("\n")
 
 # Whole templates, with VARIABLES.

@@ -372,6 +372,18 @@ static bool read_braces(reader *g, uint32_t *min, uint32_t *max)
     return false;
 }
 
+/* A quantifier where there is nothing for it; braces that are none are text. */
+static bool is_stray_repeat(reader *g)
+{
+    const char *before = g->at;
+    uint32_t min, max;
+    const char c = peek(g);
+    const bool is_repeat = c == '*' || c == '+' || c == '?' || read_braces(g, &min, &max);
+    if (g->rules->status == MF_OK)
+        g->at = before;
+    return is_repeat;
+}
+
 static uint32_t read_repeats(reader *g, uint32_t part)
 {
     mf_pattern_node node = {.kind = MF_PATTERN_REPEAT, .first = part, .n = 1, .max = MF_NO_LIMIT};
@@ -384,7 +396,7 @@ static uint32_t read_repeats(reader *g, uint32_t part)
     if (node.max < node.min)
         return fail(g, MF_ERR_FORMAT, "the numbers in braces run backwards");
     (void)takes(g, "?"); /* lazy: the same texts */
-    if (peek(g) == '*' || peek(g) == '+' || peek(g) == '?')
+    if (is_stray_repeat(g))
         return fail(g, MF_ERR_FORMAT, "nothing to repeat");
     return add_node(g, node);
 }
@@ -392,7 +404,6 @@ static uint32_t read_repeats(reader *g, uint32_t part)
 /* What looks around may not be repeated in ECMAScript, but for old patterns. */
 static uint32_t read_item(reader *g)
 {
-    const char c = peek(g);
     bool looks = false;
     if (takes(g, "(")) {
         const uint32_t group = read_group(g, &looks);
@@ -405,7 +416,7 @@ static uint32_t read_item(reader *g)
     if (takes(g, "\\b") || takes(g, "\\B"))
         return add_node(g,
                         (mf_pattern_node){.kind = MF_PATTERN_BOUNDARY, .is_not = g->at[-1] == 'B'});
-    if (c == '*' || c == '+' || c == '?')
+    if (is_stray_repeat(g))
         return fail(g, MF_ERR_FORMAT, "nothing to repeat");
     return read_repeats(g, read_one(g));
 }

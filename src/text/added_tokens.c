@@ -392,10 +392,14 @@ static bool find_next(const mf_added_set *set, mf_added_scan *scan, bool with_sp
             continue;
         if (t->single_word && !is_single_word(scan->text, scan->n_bytes, *start, *end))
             continue;
-        if (t->strips_left)
-            *start = spaces_before(scan->text, *start, scan->done < *start ? scan->done : *start);
         if (t->strips_right)
             *end = spaces_after(scan->text, scan->n_bytes, *end);
+        if (t->strips_left) {
+            *start =
+                scan->done < *start ? spaces_before(scan->text, *start, scan->done) : scan->done;
+            if (*start >= *end)
+                continue; /* blanks, all of which the token before has taken */
+        }
         *token = t;
         return true;
     }

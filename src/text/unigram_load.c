@@ -6,6 +6,8 @@
 #include "text/bpe_load.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 bool mf_unigram_is_in(const mf_json *json)
 {
@@ -50,6 +52,55 @@ static mf_status read_unknown(mf_unigram *u, const mf_json *json, yyjson_val *mo
     return MF_OK;
 }
 
+/* A number's digits as one whole number, which is to be multiplied by 10^*exponent; false: they are
+ * too many. */
+static bool read_digits(const char *text, size_t n_bytes, uint64_t *digits, int *exponent)
+{
+    bool is_behind = false;
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (text[i] == 'e' || text[i] == 'E') {
+            *exponent += (int)strtol(text + i + 1, NULL, 10);
+            break;
+        }
+        is_behind = is_behind || text[i] == '.';
+        if (text[i] < '0' || text[i] > '9')
+            continue;
+        if (*digits >= UINT64_MAX / 10)
+            return false;
+        *digits = *digits * 10 + (uint64_t)(text[i] - '0');
+        *exponent -= is_behind;
+    }
+    return true;
+}
+
+/*
+ * A score as the package reads it: its reader of JSON (serde_json) takes the digits for a whole
+ * number and divides it by a power of ten, and rounds both. Of long numbers one in eight comes out
+ * as the neighbour of what is written, which decides where sums are all but equal. The shortest
+ * digits of a number are those that files have.
+ */
+static double score_of(yyjson_val *score)
+{
+    _Alignas(16) char memory[512];
+    char power[16];
+    yyjson_alc alc;
+    size_t n = 0;
+    uint64_t digits = 0;
+    int exponent = 0;
+    const double exact = yyjson_get_num(score);
+    if (!yyjson_is_real(score))
+        return exact;
+    yyjson_alc_pool_init(&alc, memory, sizeof memory);
+    const char *text = yyjson_val_write_opts(score, YYJSON_WRITE_NOFLAG, &alc, &n, NULL);
+    if (text == NULL || !read_digits(text, n, &digits, &exponent) || exponent < -308 ||
+        exponent > 308)
+        return exact;
+    snprintf(power, sizeof power, "1e%d", exponent < 0 ? -exponent : exponent);
+    const double ten = strtod(power, NULL);
+    const double read = exponent < 0 ? (double)digits / ten : (double)digits * ten;
+    return !isfinite(read) ? exact : exact < 0 ? -read : read;
+}
+
 static mf_status take_entries(mf_unigram *u, mf_bpe *bpe, const mf_json *json, yyjson_val *vocab,
                               mf_error *error)
 {
@@ -58,7 +109,7 @@ static mf_status take_entries(mf_unigram *u, mf_bpe *bpe, const mf_json *json, y
     double least = INFINITY;
     yyjson_arr_foreach(vocab, i, n, entry)
     {
-        u->scores[i] = yyjson_get_num(yyjson_arr_get(entry, 1));
+        u->scores[i] = score_of(yyjson_arr_get(entry, 1));
         least = fmin(least, u->scores[i]);
         MF_TRY(mf_bpe_take_key(bpe, json, NULL, yyjson_arr_get(entry, 0), (uint32_t)i, error));
     }

@@ -268,8 +268,21 @@ static const reply_case others[] = {
     {"functionary", NULL, "ping\n{\"a\": 1}", "|C:ping\n{\"a\": 1}", 0, 0, 1},
 };
 
+static const reply_case harmony[] = {
+    {"harmony", NULL,
+     "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant"
+     "<|channel|>final<|message|>Yes<|return|>",
+     "|T:Hm|C:Yes", 0, 0, 0},
+    /* marks of ends that end nothing, behind blanks */
+    {"harmony", NULL, "\n<|call|>Yes", "|C:Yes", 0, 0, 0},
+    {"harmony", NULL, "<|channel|>final<|message|>a<|end|> \n<|return|>b", "|C:ab", 0, 0, 0},
+    {"harmony", NULL, "\n<|call of it", "|C:\n<|call of it", 0, 0, 0},
+    {"harmony", NULL, "\n<|call", "|C:\n<|call", 0, 0, 0},
+};
+
 int main(void)
 {
+    check_cases(harmony, sizeof harmony / sizeof *harmony);
     check_cases(hermes, sizeof hermes / sizeof *hermes);
     check_cases(found, sizeof found / sizeof *found);
     check_cases(coder, sizeof coder / sizeof *coder);

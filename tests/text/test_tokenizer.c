@@ -213,6 +213,32 @@ static void check_normalized_key(void)
     mf_tokenizer_free(&t);
 }
 
+/* Tokens of blanks that take all blanks beside them, as tokenizers has them: a next one is among
+ * those that the first has taken, and is left out where it takes blanks on its left, too. */
+static void check_taken_blanks(void)
+{
+    static const char text[] =
+        "{" BYTES ",\"added_tokens\":[{\"id\":2,\"content\":\"  \",\"rstrip\":true%s}],"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\u0120\":1},\"merges\":[]}}";
+    static const struct {
+        const char *more;
+        size_t n_tokens;
+    } cases[] = {{"", 4}, {",\"lstrip\":true", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[512];
+        mf_tokenizer *t = NULL;
+        mf_error error = {0};
+        int32_t ids[8] = {0};
+        size_t n = 0;
+        snprintf(json, sizeof json, text, cases[i].more);
+        REQUIRE_OK(open_text(json, &t, &error), &error);
+        REQUIRE_OK(mf_tokenizer_encode(t, "      a", 7, 0, ids, 8, &n, &error), &error);
+        CHECK_U64(n, cases[i].n_tokens);
+        CHECK(ids[0] == 2 && ids[cases[i].n_tokens - 1] == 0);
+        mf_tokenizer_free(&t);
+    }
+}
+
 static void check_end_tokens(void)
 {
     mf_tokenizer *t = text_tokenizer_open("ends");
@@ -345,6 +371,7 @@ int main(int argc, char **argv)
     check_long_word();
     check_literal();
     check_normalized_key();
+    check_taken_blanks();
     check_end_tokens();
     check_refused_ends();
     check_start_tokens();

@@ -2,8 +2,10 @@
 /* Python's two ways to format: "%5.2f" % values, and "{}".format(values) with the same in "{:5}".
  */
 #include "text/jinja/jinja_strings.h"
+#include "text/jinja/jinja_unicode.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #define MAX_WIDTH 4096
@@ -37,15 +39,37 @@ static void put_padded(mf_jtext *text, mf_jval value, const field *f, size_t n_s
         mf_j_put_bytes(text, f->fill == NULL ? " " : f->fill, 1);
 }
 
+/* What a conversion ('s', 'r', 'a') makes of a value. */
+static mf_jval converted(mf_jrun *j, mf_jval value, char kind)
+{
+    mf_jtext repr = {.run = j}, ascii = {.run = j};
+    if (kind == 's')
+        return mf_j_str(j, value);
+    mf_j_put_repr(&repr, value);
+    value = mf_j_take_text(&repr);
+    if (kind == 'r' || !mf_j_ok(j))
+        return value;
+    for (size_t at = 0; at < value.as.string->n_bytes && mf_j_ok(j);) {
+        char escape[16];
+        const size_t begin = at;
+        const uint32_t c = mf_j_next_char(value.as.string, &at);
+        if (c < 0x80) {
+            mf_j_put_bytes(&ascii, value.as.string->text + begin, 1);
+            continue;
+        }
+        snprintf(escape, sizeof escape,
+                 c < 0x100     ? "\\x%02" PRIx32
+                 : c < 0x10000 ? "\\u%04" PRIx32
+                               : "\\U%08" PRIx32,
+                 c);
+        mf_j_put_c(&ascii, escape);
+    }
+    return mf_j_take_text(&ascii);
+}
+
 static void put_string_field(mf_jtext *text, mf_jval value, const field *f)
 {
-    mf_jtext repr = {.run = text->run};
-    if (f->kind == 'r') {
-        mf_j_put_repr(&repr, value);
-        value = mf_j_take_text(&repr);
-    } else {
-        value = mf_j_str(text->run, value);
-    }
+    value = converted(text->run, value, f->kind);
     if (f->precision >= 0) {
         const mf_jval bounds[3] = {mf_j_none(), mf_j_int(f->precision), mf_j_none()};
         value = mf_j_get_slice(text->run, value, bounds);
@@ -71,7 +95,7 @@ static void put_int_field(mf_jtext *text, mf_jval value, const field *f)
     if (!mf_j_want_int(text->run, value, "a format of integers", &n))
         return;
     uint64_t magnitude = n < 0 ? -(uint64_t)n : (uint64_t)n;
-    int precision = f->precision > 100 ? 100 : f->precision < 0 ? 1 : f->precision;
+    int precision = f->precision > 100 ? 100 : f->precision < 1 ? 1 : f->precision;
     const char *prefix = !f->is_hash      ? ""
                          : f->kind == 'x' ? "0x"
                          : f->kind == 'X' ? "0X"
@@ -208,6 +232,7 @@ static void put_percent(mf_jtext *text, const mf_jstr *s, size_t *at, source *fr
 {
     mf_jrun *j = text->run;
     mf_jval value = (mf_jval){0};
+    const size_t begin = *at;
     if (*at < s->n_bytes && s->text[*at] == '(') {
         const char *end = memchr(s->text + *at, ')', s->n_bytes - *at);
         if (end == NULL || from->values.kind != MF_J_DICT) {
@@ -227,8 +252,10 @@ static void put_percent(mf_jtext *text, const mf_jstr *s, size_t *at, source *fr
         f.precision = read_number(s, at, -1);
         f.precision = f.precision < 0 ? 0 : f.precision;
     }
+    if (*at < s->n_bytes && s->text[*at] != '\0' && strchr("hlL", s->text[*at]) != NULL)
+        (*at)++; /* C's sizes say nothing */
     f.kind = *at < s->n_bytes ? s->text[(*at)++] : '\0';
-    if (f.kind == '%') {
+    if (f.kind == '%' && *at == begin + 1) {
         mf_j_put_c(text, "%");
         return;
     }
@@ -262,19 +289,32 @@ mf_jval mf_j_percent(mf_jrun *j, const mf_jstr *s, mf_jval values)
 
 /* ------------------------------------------------------------------------------------ braces -- */
 
+/* Places of fields, which are all numbered or all not. */
+typedef struct places {
+    size_t n_taken;
+    bool are_numbered;
+} places;
+
+static mf_jval value_at(mf_jrun *j, const mf_jlist *plain, int place)
+{
+    return place >= 0 && (size_t)place < plain->n_items
+               ? plain->items[place]
+               : mf_j_fail(j, MF_ERR_ARGUMENT, "format: too few arguments");
+}
+
 /* The value that a field names: by place, by name, or the next one. */
 static mf_jval named_value(mf_jrun *j, const mf_jstr *name, const mf_jarguments *arguments,
-                           size_t *n_taken)
+                           places *taken)
 {
-    const mf_jlist *plain = arguments->plain.as.list;
     size_t at = 0;
-    int place = read_number(name, &at, -1);
-    if (name->n_bytes == 0)
-        place = (int)(*n_taken)++;
-    if (name->n_bytes == 0 || at == name->n_bytes)
-        return place >= 0 && (size_t)place < plain->n_items
-                   ? plain->items[place]
-                   : mf_j_fail(j, MF_ERR_ARGUMENT, "format: too few arguments");
+    const int place = read_number(name, &at, -1);
+    if (at == name->n_bytes) {
+        if (name->n_bytes == 0 ? taken->are_numbered : taken->n_taken != 0)
+            return mf_j_fail(j, MF_ERR_ARGUMENT, "format: fields with numbers and without");
+        taken->are_numbered = name->n_bytes != 0;
+        return value_at(j, arguments->plain.as.list,
+                        taken->are_numbered ? place : (int)taken->n_taken++);
+    }
     const mf_jval *found = arguments->named.kind == MF_J_DICT
                                ? mf_j_find_text(arguments->named.as.dict, name->text, name->n_bytes)
                                : NULL;
@@ -284,22 +324,30 @@ static mf_jval named_value(mf_jrun *j, const mf_jstr *name, const mf_jarguments 
     return *found;
 }
 
-/* The part behind a field's ':'. */
-static field read_spec(mf_jrun *j, const mf_jstr *s, mf_jval value)
+static bool is_one_of(const mf_jstr *s, size_t at, const char *chars)
+{
+    return at < s->n_bytes && s->text[at] != '\0' && strchr(chars, s->text[at]) != NULL;
+}
+
+/* The part behind a field's ':', of a number or of text. */
+static field read_spec(mf_jrun *j, const mf_jstr *s, bool is_number)
 {
     size_t at = 0;
-    bool is_number = value.kind == MF_J_INT || value.kind == MF_J_FLOAT;
     field f = {.precision = -1, .is_left = !is_number};
-    if (s->n_bytes > 1 && strchr("<>^", s->text[1]) != NULL && s->text[1] != '\0')
+    if (is_one_of(s, 1, "<>^"))
         f.fill = &s->text[at++];
-    if (at < s->n_bytes && s->text[at] != '\0' && strchr("<>^", s->text[at]) != NULL) {
+    const bool is_aligned = is_one_of(s, at, "<>^");
+    if (is_aligned) {
         f.is_left = s->text[at] == '<';
         f.is_centred = s->text[at++] == '^';
     }
-    if (at < s->n_bytes && (s->text[at] == '+' || s->text[at] == ' '))
-        f.is_plus = s->text[at++] == '+';
-    if (at < s->n_bytes && s->text[at] == '0') {
-        f.is_zero = true;
+    if (is_number && is_one_of(s, at, "+- ")) {
+        f.is_plus = s->text[at] == '+';
+        f.is_space = s->text[at++] == ' ';
+    }
+    if (is_one_of(s, at, "0")) { /* behind the sign, but where it is said where the value stands */
+        f.is_zero = is_number && !is_aligned;
+        f.fill = f.fill == NULL ? &s->text[at] : f.fill;
         at++;
     }
     f.width = read_number(s, &at, 0);
@@ -313,18 +361,53 @@ static field read_spec(mf_jrun *j, const mf_jstr *s, mf_jval value)
     return f;
 }
 
+/* A float without a kind: as it is printed. */
+static void put_plain_float(mf_jtext *text, mf_jval value, const field *f)
+{
+    mf_jtext out = {.run = text->run};
+    char sign[2];
+    const bool is_negative = signbit(value.as.real) != 0;
+    if (f->precision >= 0) {
+        mf_j_fail(text->run, MF_ERR_UNSUPPORTED, "format: a specification that is not known here");
+        return;
+    }
+    put_sign(sign, is_negative, f);
+    mf_j_put_c(&out, sign);
+    mf_j_put_float(&out, is_negative ? -value.as.real : value.as.real);
+    put_padded(text, mf_j_take_text(&out), f, strlen(sign));
+}
+
+/* A value by a specification: Python has other kinds for each type. */
+static void put_by_spec(mf_jtext *text, mf_jval value, field *f)
+{
+    const bool is_text = value.kind == MF_J_STRING, is_float = value.kind == MF_J_FLOAT;
+    const char *kinds = is_text ? "s" : is_float ? "eEfFgG" : "dxXoceEfFgG";
+    if (f->kind == '\0' && is_float) {
+        put_plain_float(text, value, f);
+        return;
+    }
+    f->kind = f->kind != '\0' ? f->kind : is_text ? 's' : 'd';
+    const bool is_whole = strchr("dxXoc", f->kind) != NULL;
+    if (strchr(kinds, f->kind) == NULL)
+        mf_j_fail(text->run, MF_ERR_UNSUPPORTED, "format: a specification that is not known here");
+    else if (is_whole && f->precision >= 0)
+        mf_j_fail(text->run, MF_ERR_ARGUMENT, "format: integers have no precision");
+    else
+        put_field(text, value, f);
+}
+
 static void put_brace_field(mf_jtext *text, const mf_jstr *inner, const mf_jarguments *arguments,
-                            size_t *n_taken)
+                            places *taken)
 {
     mf_jrun *j = text->run;
     size_t n_name = 0;
     while (n_name < inner->n_bytes && strchr(":!.[", inner->text[n_name]) == NULL)
         n_name++;
     const mf_jstr name = {.text = inner->text, .n_bytes = n_name};
-    mf_jval value = named_value(j, &name, arguments, n_taken);
-    char conversion = '\0';
-    if (n_name + 1 < inner->n_bytes && inner->text[n_name] == '!') {
-        conversion = inner->text[n_name + 1];
+    mf_jval value = named_value(j, &name, arguments, taken);
+    if (n_name + 1 < inner->n_bytes && inner->text[n_name] == '!' &&
+        is_one_of(inner, n_name + 1, "sra")) {
+        value = converted(j, value, inner->text[n_name + 1]);
         n_name += 2;
     }
     if (n_name < inner->n_bytes && inner->text[n_name] != ':') {
@@ -333,23 +416,23 @@ static void put_brace_field(mf_jtext *text, const mf_jstr *inner, const mf_jargu
     }
     n_name += n_name < inner->n_bytes;
     const mf_jstr spec = {.text = inner->text + n_name, .n_bytes = inner->n_bytes - n_name};
-    field f = read_spec(j, &spec, value);
-    bool is_text = f.kind == '\0' || f.kind == 's';
-    if (is_text)
-        f.kind = conversion == 'r' ? 'r' : 's';
-    if (!mf_j_ok(j))
+    if (spec.n_bytes == 0 || !mf_j_ok(j)) {
+        mf_j_put_str(text, value);
         return;
-    if (is_text && value.kind == MF_J_INT && spec.n_bytes > 0)
-        f.kind = 'd';
-    if (is_text && value.kind == MF_J_FLOAT && f.precision >= 0)
-        mf_j_fail(j, MF_ERR_UNSUPPORTED, "format: a specification that is not known here");
-    put_field(text, value, &f);
+    }
+    const bool is_number =
+        value.kind == MF_J_INT || value.kind == MF_J_FLOAT || value.kind == MF_J_BOOL;
+    field f = read_spec(j, &spec, is_number);
+    if (!is_number && value.kind != MF_J_STRING)
+        mf_j_fail_type(j, "a format with a specification", value);
+    if (mf_j_ok(j))
+        put_by_spec(text, value, &f);
 }
 
 mf_jval mf_j_braces(mf_jrun *j, const mf_jstr *s, const mf_jarguments *arguments)
 {
     mf_jtext text = {.run = j};
-    size_t n_taken = 0;
+    places taken = {0};
     for (size_t at = 0; at < s->n_bytes && mf_j_ok(j);) {
         size_t end = at;
         while (end < s->n_bytes && s->text[end] != '{' && s->text[end] != '}')
@@ -368,7 +451,7 @@ mf_jval mf_j_braces(mf_jrun *j, const mf_jstr *s, const mf_jarguments *arguments
             return mf_j_fail(j, MF_ERR_ARGUMENT, "format: a single brace");
         const mf_jstr inner = {.text = s->text + at + 1,
                                .n_bytes = (size_t)(close - s->text) - at - 1};
-        put_brace_field(&text, &inner, arguments, &n_taken);
+        put_brace_field(&text, &inner, arguments, &taken);
         at = (size_t)(close - s->text) + 1;
     }
     return mf_j_take_text(&text);

@@ -22,7 +22,7 @@ static void put_escaped(mf_jtext *text, uint32_t c, bool is_ascii)
     if (at != NULL) {
         const char escaped[2] = {'\\', letters[at - names]};
         mf_j_put_bytes(text, escaped, 2);
-    } else if (c < 0x20 || (is_ascii && c > 0x7E && c < 0x10000 && c != 0x7F)) {
+    } else if (c < 0x20 || (is_ascii && c > 0x7E && c < 0x10000)) {
         put_unit(text, c);
     } else if (is_ascii && c >= 0x10000) {
         put_unit(text, 0xD800 + ((c - 0x10000) >> 10));
@@ -34,7 +34,7 @@ static void put_escaped(mf_jtext *text, uint32_t c, bool is_ascii)
 
 static bool is_plain(unsigned char c, bool is_ascii)
 {
-    return c >= 0x20 && c != '"' && c != '\\' && (c < 0x80 || !is_ascii);
+    return c >= 0x20 && c != '"' && c != '\\' && (c < 0x7F || !is_ascii);
 }
 
 static void put_json_string(mf_jtext *text, const mf_jstr *s, bool is_ascii)

@@ -50,7 +50,7 @@ static mf_jval method_title(mf_jrun *j, const mf_jcall *call)
         uint32_t c = mf_j_next_char(s, &next);
         mf_jcase to = is_inside ? MF_J_LOWER : MF_J_TITLE;
         if (call->variant == 1)
-            to = mf_j_is_upper(c) ? MF_J_LOWER : MF_J_UPPER;
+            to = mf_j_is_upper(c) ? MF_J_LOWER : mf_j_is_lower(c) ? MF_J_UPPER : MF_J_TITLE;
         mf_j_put_next_cased(&text, s, &at, to, &follows_cased);
         is_inside = mf_j_is_cased(c);
     }

@@ -167,6 +167,16 @@ static double float_modulo(double a, double b)
     return copysign(0.0, b);
 }
 
+/* As CPython's: what the remainder leaves is rounded to a whole number, and 0 has a sign. */
+static double float_floor_div(double a, double b)
+{
+    const double rest = fmod(a, b);
+    const double div = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0) ? 1.0 : 0.0);
+    if (div == 0)
+        return copysign(0.0, a / b);
+    return div - floor(div) > 0.5 ? floor(div) + 1 : floor(div);
+}
+
 static mf_jval float_operator(mf_jrun *j, int op, double a, double b)
 {
     if (b == 0 && (op == '/' || op == '%' || op == MF_JOP('/', '/')))
@@ -183,13 +193,16 @@ static mf_jval float_operator(mf_jrun *j, int op, double a, double b)
     case '%':
         return mf_j_float(float_modulo(a, b));
     case MF_JOP('/', '/'):
-        return mf_j_float(floor((a - float_modulo(a, b)) / b + 0.5));
+        return mf_j_float(float_floor_div(a, b));
     default:
         break;
     }
     if ((a < 0 && floor(b) != b) || (a == 0 && b < 0))
         return mf_j_fail(j, MF_ERR_ARGUMENT, "a power that is no real number");
-    return mf_j_float(pow(a, b));
+    const double power = pow(a, b);
+    if (isinf(power) && isfinite(a) && isfinite(b))
+        return mf_j_fail(j, MF_ERR_ARGUMENT, "a power that is too large");
+    return mf_j_float(power);
 }
 
 mf_jval mf_j_binary(mf_jrun *j, int op, mf_jval a, mf_jval b)

@@ -120,10 +120,10 @@ static mf_jval test_case(mf_jrun *j, const mf_jcall *call)
         mf_j_spend(j, MF_J_LOOKED_UP(text.as.string->n_bytes));
     for (size_t at = 0; mf_j_ok(j) && at < text.as.string->n_bytes;) {
         uint32_t c = mf_j_next_char(text.as.string, &at);
-        bool is_other = call->variant == 'U' ? mf_j_is_lower(c) : mf_j_is_upper(c);
-        if (is_other)
+        bool is_wanted = call->variant == 'U' ? mf_j_is_upper(c) : mf_j_is_lower(c);
+        if (mf_j_is_cased(c) && !is_wanted) /* letters in title case are neither */
             return mf_j_bool(false);
-        is_cased = is_cased || mf_j_is_cased(c);
+        is_cased = is_cased || is_wanted;
     }
     return mf_j_bool(is_cased);
 }

@@ -40,15 +40,17 @@ bool mf_reply_in_harmony(mf_reply_scan *s)
         at++;
     if (at == s->in.n_bytes && !s->is_over)
         return false;
+    bool may_end = false;
     for (size_t i = 0; i < 3; i++) {
         mf_reply_found found = mf_reply_match(s, at, end_marks[i], &end);
         if (found == MF_FOUND_WHOLE) {
             s->at = end; /* one too many */
             return true;
         }
+        may_end = may_end || found == MF_FOUND_PART;
     }
     mf_reply_found found = begins_header(s, at);
-    if (found == MF_FOUND_PART)
+    if (found == MF_FOUND_PART || may_end)
         return false;
     if (at == s->in.n_bytes && !s->is_fresh) {
         s->at = at;
