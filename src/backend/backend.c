@@ -100,9 +100,9 @@ uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_c
     return is_cpu(device) ? mf_cpu_host_bytes(n_rows, n_cols) : 0;
 }
 
-uint64_t mf_backend_driver_bytes(const char *device)
+uint64_t mf_backend_driver_bytes(const char *device, uint32_t n_threads)
 {
-    return mf_vulkan_is_name(device) ? mf_vulkan_driver_bytes() : 0;
+    return mf_vulkan_is_name(device) ? mf_vulkan_driver_bytes(n_threads) : 0;
 }
 
 uint64_t mf_backend_device_bytes(const char *device, const mf_backend_sizes *sizes)

@@ -238,8 +238,8 @@ uint32_t mf_backend_given_layers(const char *expert_device);
  * rows of at most n_cols floats in a form of its own. Can be asked before it is opened. */
 uint64_t mf_backend_host_bytes(const char *device, uint64_t n_rows, uint64_t n_cols);
 
-/* The same of what its driver takes. */
-uint64_t mf_backend_driver_bytes(const char *device);
+/* The same of what its driver takes, of an engine with n_threads. */
+uint64_t mf_backend_driver_bytes(const char *device, uint32_t n_threads);
 /* What the model's operations may be as large as. */
 typedef struct mf_backend_sizes {
     uint64_t n_rows, n_cols; /* rows of at most so many floats, at once */

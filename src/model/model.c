@@ -200,6 +200,7 @@ mf_status mf_model_plan(mf_model *m, const mf_engine_options *o, mf_layer_kinds 
                           .n_context = context,
                           .k = m->k,
                           .n_sessions = o->n_sessions,
+                          .n_threads = m->n_threads,
                           .n_draft = o->n_draft_tokens,
                           .cache_type = cache_types[o->kv_type],
                           .kinds = kinds,

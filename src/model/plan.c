@@ -257,11 +257,11 @@ static void plan_devices(const mf_hparams *h, const mf_plan_options *o, mf_plan 
                                     .n_sequences = o->n_sessions,
                                     .n_pages = mf_plan_table_pages(p, o->n_sessions)};
     p->overhead_bytes = mf_backend_device_bytes(o->device, &sizes);
-    p->driver_bytes = mf_backend_driver_bytes(o->device);
+    p->driver_bytes = mf_backend_driver_bytes(o->device, o->n_threads);
     if (!o->experts_apart)
         return;
     p->expert_overhead_bytes = mf_backend_device_bytes(o->expert_device, &sizes);
-    p->driver_bytes += mf_backend_driver_bytes(o->expert_device);
+    p->driver_bytes += mf_backend_driver_bytes(o->expert_device, o->n_threads);
 }
 
 static uint32_t logit_rows(uint32_t n_sessions)

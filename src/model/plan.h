@@ -100,6 +100,7 @@ typedef struct mf_plan {
 
 typedef struct mf_plan_options {
     uint32_t n_chunk, n_context, k, n_sessions;
+    uint32_t n_threads;
     uint32_t n_draft; /* tokens proposed at once; 0: none */
     mf_dtype cache_type;
     mf_layer_kinds kinds;

@@ -452,6 +452,7 @@ void mf_draft_follow(mf_call *call, const mf_batch *batch)
         d->n_waiting = 1;
         d->n_asked = 0;
     }
+    mf_engine_count(e); /* it is of this call: whoever takes its time looks before the next one */
 }
 
 /* A proposal whose logits are not finite numbers is none, nor are those after it: the call that

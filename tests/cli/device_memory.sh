@@ -36,6 +36,15 @@ expect_true at_most 1 "$(json "$err" device_bytes_taken)"
 expect_true [ "$(json "$err" n_slots)" = 4 ]
 expect_true [ -n "$(find "$XDG_CACHE_HOME/moeflux" -name 'vulkan-*.pipelines')" ]
 
+# Where nothing is compiled yet each thread that compiles takes memory of the driver's.
+XDG_CACHE_HOME=$scratch/many
+run info "$demo" --device "$device" --ctx 512 --prefill-chunk 16 --threads 32 --json
+expect_code 0
+ram=$(json "$out" floor_bytes)
+write --device "$device" --ram "$ram" --threads 32
+expect_same "$out" "$scratch/text"
+[ -n "${SANITIZE:-}" ] || expect_true at_most "$(json "$err" peak_rss_bytes)" "$ram"
+
 XDG_CACHE_HOME=/dev/null/no/such
 write --device "$device" --vram $((least + 8000000))
 expect_same "$out" "$scratch/text"

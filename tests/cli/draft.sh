@@ -29,6 +29,13 @@ for model in qwen next deepseek; do
         done
     done
 done
+# What the layer does after a prompt is of the prompt's time, not of the first answered token's.
+run run "$scratch/next" --raw -p "Once upon a time" -n 3 --temp 0 --ignore-eos --quiet --ctx 512 \
+    --draft 1,always --stats=json:"$scratch/stats"
+expect_code 0
+stages=$(sed -n 's/.*"decode_stage_us": {\([^}]*\)}.*/\1/p' "$scratch/stats" | tr ',' '\n' |
+    awk -F: '{ n += $2 } END { print n * 1e-6 }')
+expect_true at_most "$stages" "$(json "$scratch/stats" decode_seconds)"
 run run "$scratch/qwen" --raw -p "Once" -n 12 --temp 0 --ignore-eos --quiet --ctx 512 --draft 2,always --stats
 expect_glob "$err" "*tokens proposed * kept *"
 run bench "$scratch/qwen" --prompt-tokens 8 --gen-tokens 8 --repeat 1 --measure-ms 10 --ctx 512 --draft 2

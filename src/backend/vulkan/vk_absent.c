@@ -41,8 +41,9 @@ int mf_vulkan_find(const mf_vulkan_device *list, uint32_t n, const char *device)
     return -1;
 }
 
-uint64_t mf_vulkan_driver_bytes(void)
+uint64_t mf_vulkan_driver_bytes(uint32_t n_threads)
 {
+    (void)n_threads;
     return 0;
 }
 

@@ -513,9 +513,11 @@ mf_status mf_vulkan_backend_create(const mf_backend_options *options, mf_backend
     return mf_vk_backend_create(options, NULL, out, error);
 }
 
-uint64_t mf_vulkan_driver_bytes(void)
+uint64_t mf_vulkan_driver_bytes(uint32_t n_threads)
 {
-    return (uint64_t)256 << 20; /* its libraries, and what it compiles */
+    const uint64_t n_makers = n_threads < MF_VK_MAKERS ? n_threads : MF_VK_MAKERS;
+    return ((uint64_t)256 << 20) +          /* its libraries, and what it compiled */
+           n_makers * ((uint64_t)12 << 20); /* and compiles: 8 MB a thread on lavapipe */
 }
 
 uint64_t mf_vulkan_device_bytes(const mf_backend_sizes *s)

@@ -48,6 +48,8 @@
 #define MF_VK_MOST_PIPELINES 2048
 #define MF_VK_MAX_PIPELINES (2 * MF_VK_MOST_PIPELINES) /* their places: half of them stay free */
 #define MF_VK_PUSH_BYTES 128                           /* what every device has */
+/* Threads that make pipelines, at most: each takes memory of the driver's. */
+#define MF_VK_MAKERS 16u
 #define MF_VK_BATCHES 8
 #define MF_VK_CONV_WIDTH 16u /* of a convolution, at most */
 

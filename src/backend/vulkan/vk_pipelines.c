@@ -103,11 +103,13 @@ static void make_waiting(void *ctx, uint32_t task, uint32_t thread)
     p->result = make(be, p);
 }
 
-/* By as many threads as the engine has: a driver takes up to a second for one. */
+/* By as many threads as the engine has, up to those whose memory is planned for
+ * (mf_vulkan_driver_bytes): a driver takes up to a second for one. */
 static mf_status make_all(mf_vk_backend *be, mf_error *error)
 {
     const uint32_t n = be->pipelines.n_waiting;
-    const uint32_t n_threads = n < be->n_threads ? n : be->n_threads;
+    const uint32_t n_makers = be->n_threads < MF_VK_MAKERS ? be->n_threads : MF_VK_MAKERS;
+    const uint32_t n_threads = n < n_makers ? n : n_makers;
     mf_thread_pool *pool = NULL;
     if (n_threads > 1)
         MF_TRY(mf_thread_pool_create(&be->allocator, n_threads, &pool, error));

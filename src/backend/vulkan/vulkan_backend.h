@@ -53,7 +53,7 @@ mf_status mf_vulkan_backend_create(const mf_backend_options *options, mf_backend
                                    mf_error *error);
 /* See mf_backend_host_bytes, mf_backend_driver_bytes, mf_backend_device_bytes. */
 uint64_t mf_vulkan_host_bytes(uint64_t n_rows, uint64_t n_cols);
-uint64_t mf_vulkan_driver_bytes(void);
+uint64_t mf_vulkan_driver_bytes(uint32_t n_threads);
 uint64_t mf_vulkan_device_bytes(const mf_backend_sizes *sizes);
 
 #endif
