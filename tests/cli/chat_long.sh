@@ -9,7 +9,7 @@ n_turns=20
 thinking_model "$scratch/model" deepseek_v31.jinja
 model=$scratch/model
 system=$(cat "$demo/heldout.txt" && head -c 1500 "$demo/heldout.txt")
-settings="--think on -n 32 --temp 0 --ctx 8192"
+settings="-n 32 --temp 0 --ctx 8192"
 
 question() {
     echo "Question $1: what did the dog, the cat and the king do then?"
@@ -52,7 +52,7 @@ n_new() {
 mkfifo "$scratch/lines"
 last="moeflux run, $n_turns turns"
 # shellcheck disable=SC2086 # several options
-"$MOEFLUX" run "$model" --system "$system" $settings --stats=json --state-dir "$scratch/store" \
+"$MOEFLUX" run "$model" --system "$system" --think on $settings --stats=json --state-dir "$scratch/store" \
     <"$scratch/lines" >"$out" 2>"$err" &
 pid=$!
 exec 3>"$scratch/lines"
@@ -111,7 +111,7 @@ while [ "$turn" -lt "$n_turns" ]; do
     question $turn
 done >"$scratch/questions"
 # shellcheck disable=SC2086
-run_with "$scratch/questions" run "$model" --system "$system" $settings --stats=json \
+run_with "$scratch/questions" run "$model" --system "$system" --think on $settings --stats=json \
     --state-dir "$scratch/store" --quiet
 expect_code 0
 expect_same "$out" "$scratch/chat"
@@ -130,7 +130,7 @@ ids "$scratch/prompt" >"$scratch/ids"
 n=$(n_new "$scratch/ids" "$scratch/first_ids")
 echo "Something else?" >"$scratch/questions"
 # shellcheck disable=SC2086
-run_with "$scratch/questions" run "$model" --system "$system" $settings --stats=json \
+run_with "$scratch/questions" run "$model" --system "$system" --think on $settings --stats=json \
     --state-dir "$scratch/store" --quiet
 expect_code 0
 expect_true [ "$n" -lt 20 ]
@@ -148,7 +148,7 @@ for first in 'x is a letter' 'y is another'; do
     for question in "$first" "Something else?"; do
         echo "$question" >"$scratch/questions"
         # shellcheck disable=SC2086
-        run_with "$scratch/questions" run "$model" --system "$system" $settings -n 2 --stats=json \
+        run_with "$scratch/questions" run "$model" --system "$system" --think on $settings -n 2 --stats=json \
             --state-dir "$scratch/$first" --quiet
         expect_code 0
     done
@@ -158,21 +158,21 @@ done
 
 # Thoughts off, answers stay as they are: each turn goes on where the answer ended, also where its
 # tokens are not those of its text (at this temperature they rarely are).
-off="--think off -n 30 --top-k 0 --top-p 1 --stats=json"
+off="-n 30 --top-k 0 --top-p 1 --stats=json"
 printf 'Hello\nMore\n<｜User｜>\nMore\n' >"$scratch/lines4"
 # shellcheck disable=SC2086
-run_with "$scratch/lines4" run "$model" --temp 3 --seed 1 $off
+run_with "$scratch/lines4" run "$model" --temp 3 --seed 1 --think off $off
 expect_code 0
 expect_true [ "$(json "$err" prompt_tokens)" -gt 200 ]
 expect_true [ "$(json "$err" prefill_tokens)" -eq "$(json "$err" prompt_new_tokens)" ]
 # with tokens that are those of the text: what reading all of it at once gives
 printf 'Hello\nMore\n' >"$scratch/lines4"
 # shellcheck disable=SC2086
-run_with "$scratch/lines4" run "$model" --temp 0 $off
+run_with "$scratch/lines4" run "$model" --temp 0 --think off $off
 expect_true [ "$(json "$err" prefill_tokens)" -eq "$(json "$err" prompt_new_tokens)" ]
 cp "$out" "$scratch/chat"
 # shellcheck disable=SC2086
-run run "$model" -p Hello --temp 0 $off
+run run "$model" -p Hello --temp 0 --think off $off
 cp "$out" "$scratch/both"
 {
     printf '<｜User｜>Hello<｜Assistant｜></think>'
