@@ -56,7 +56,7 @@ mf_status mf_checkpoint_check_affine(const mf_source *source, const mf_stored *s
     module_of(s->data, module, sizeof module);
     MF_TRY(mf_config_quantization(&c->config, module, &q, error));
     const char *path = c->config.json.path;
-    if (q.mode != NULL && strcmp(q.mode, "affine") != 0)
+    if (q.mode != NULL && !q.mode_is_general && strcmp(q.mode, "affine") != 0)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: quantization of %s: mode %s has no biases, but %s.biases exists in %s",
                        path, module, q.mode, module, path_of(source, s->biases));
