@@ -325,8 +325,8 @@ static bool is_skipped(const char *name, skipped_part *part)
                                          {"vision projector", "multi_modal_projector."},
                                          {"vision projector", "mm_projector."},
                                          {NULL, "rotary_emb.inv_freq"}};
-    static const char *const ends[] = {".weight_shape", ".input_scale", ".input_global_scale",
-                                       ".k_scale", ".v_scale"};
+    static const char *const ends[] = {".weight_shape",     ".input_scale", ".input_global_scale",
+                                       ".activation_scale", ".k_scale",     ".v_scale"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const char *at = strstr(name, parts[i].name);
         if (at == NULL || (at != name && at[-1] != '.'))

@@ -3,7 +3,8 @@
  * In which form a tensor is stored, by what lies beside it under Hugging Face's and MLX's names:
  *
  *   X.scales, X.biases           MLX, affine; without biases mxfp4 or nvfp4, as the config says
- *   X.weight_scale_inv           FP8 in blocks; X_scale_inv of experts in one tensor X
+ *   X.weight_scale_inv           FP8 in blocks, or by tensor where it is one value; X_scale_inv of
+ *                                experts in one tensor X
  *   X.weight_scale               FP8 by row, by tensor or in blocks; NVFP4 of modelopt with
  *                                X.weight_scale_2
  *   X_blocks, X_scales           MXFP4 of gpt-oss
@@ -56,7 +57,7 @@ mf_status mf_checkpoint_check_affine(const mf_source *source, const mf_stored *s
     module_of(s->data, module, sizeof module);
     MF_TRY(mf_config_quantization(&c->config, module, &q, error));
     const char *path = c->config.json.path;
-    if (q.mode != NULL && strcmp(q.mode, "affine") != 0)
+    if (q.mode != NULL && !q.mode_is_general && strcmp(q.mode, "affine") != 0)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: quantization of %s: mode %s has no biases, but %s.biases exists in %s",
                        path, module, q.mode, module, path_of(source, s->biases));
@@ -162,8 +163,12 @@ static mf_status stored_fp8(const mf_checkpoint *c, const char *module, mf_store
 {
     if (strcmp(s->data->name, module) == 0)
         return need(c, module, "_scale_inv", &s->scales, error);
-    if (beside(c, module, ".weight_scale") == NULL)
-        return need(c, module, ".weight_scale_inv", &s->scales, error);
+    if (beside(c, module, ".weight_scale") == NULL) {
+        MF_TRY(need(c, module, ".weight_scale_inv", &s->scales, error));
+        if (is_one_value(s->scales) && !is_in_blocks(s->data, s->scales))
+            s->data->kind = MF_WEIGHT_FP8_TENSOR; /* without a weight_block_size */
+        return MF_OK;
+    }
     MF_TRY(need(c, module, ".weight_scale", &s->scales, error));
     if (s->scales->type == MF_TENSOR_U8)
         s->data->kind = MF_WEIGHT_MXFP8;

@@ -244,9 +244,12 @@ mf_status mf_config_quantization(const mf_config *c, const char *name, mf_quanti
     if (c->quantization != NULL) {
         MF_TRY(read_quantization(c, c->quantization, name, &result, error));
         yyjson_val *own = yyjson_obj_get(c->quantization, name);
-        if (yyjson_is_obj(own))
+        if (yyjson_is_obj(own)) {
+            /* MLX takes all of it from there, or affine's defaults: nothing of the general one */
+            result.bits = result.group = 0;
+            result.mode_is_general = is_absent(yyjson_obj_get(own, "mode"));
             MF_TRY(read_quantization(c, own, name, &result, error));
-        else if (yyjson_is_false(own))
+        } else if (yyjson_is_false(own))
             result.disabled = true;
         else if (!is_absent(own) && !yyjson_is_true(own))
             return mf_fail(error, MF_ERR_FORMAT, "%s: quantization.%s is no object, true or false",

@@ -39,8 +39,11 @@ bool mf_config_disagrees(const mf_config *config, const char *field);
 typedef struct mf_quantization {
     bool disabled;    /* the config says this tensor is not quantised */
     const char *mode; /* of MLX; NULL where not stated: affine */
-    uint32_t bits;    /* 0 where not stated */
-    uint32_t group;   /* 0 where not stated */
+    /* The mode is the general one, and the module has an entry that names none: MLX's converters
+     * leave affine out there, whatever the others are. */
+    bool mode_is_general;
+    uint32_t bits;  /* 0 where not stated */
+    uint32_t group; /* 0 where not stated */
 } mf_quantization;
 
 /* Errors: MF_ERR_UNSUPPORTED, naming the field, for a quant_method other than fp8 (in blocks of 128

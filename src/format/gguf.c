@@ -239,18 +239,25 @@ static mf_status take_values(gguf_reader *r, uint64_t n)
 
 /* ------------------------------------------------------------------------------- descriptors -- */
 
+static mf_status bad_tensor(const gguf_reader *r, const mf_gguf_tensor *t, const char *what)
+{
+    return mf_fail_at(r->error, MF_ERR_FORMAT, r->at, "%s: at byte %zu: tensor %.*s has %s",
+                      r->g->path, r->at, (int)t->name_bytes, (const char *)r->g->bytes + t->name,
+                      what);
+}
+
 static mf_status take_tensor(gguf_reader *r, mf_gguf_tensor *t)
 {
     uint64_t n_dims, type;
     MF_TRY(take_name(r, MF_GGUF_MAX_NAME, "a tensor's name", &t->name, &t->name_bytes));
     MF_TRY(take(r, 4, "a tensor's dimensions", &n_dims));
     if (n_dims == 0 || n_dims > MF_MAX_DIMS)
-        return bad(r, "a tensor that has not 1 to 4 dimensions");
+        return bad_tensor(r, t, "not 1 to 4 dimensions");
     t->n_dims = (uint32_t)n_dims;
     for (uint32_t i = 0; i < t->n_dims; i++) {
         MF_TRY(take(r, 8, "a tensor's dimensions", &t->ne[i]));
         if (t->ne[i] == 0)
-            return bad(r, "a tensor with a dimension of 0");
+            return bad_tensor(r, t, "a dimension of 0");
     }
     MF_TRY(take(r, 4, "a tensor's type", &type));
     t->type = (uint32_t)type;

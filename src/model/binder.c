@@ -246,9 +246,13 @@ static mf_status describe_fp4(mf_binder *binder, mf_matrix_shape s, mf_stored_ma
                expected);
         return mf_bind_wrong_shape(binder, m->data, expected, error);
     }
-    if ((m->scales->type != MF_TENSOR_U8 && m->scales->type != MF_TENSOR_F8_E4M3) ||
+    /* U8 is E8M0, too, and what MLX calls the E4M3 of NVFP4; MXFP4 has no E4M3. */
+    const bool may_be_e4m3 = m->shape.kind != MF_WEIGHT_MXFP4;
+    if ((m->scales->type != MF_TENSOR_U8 &&
+         !(may_be_e4m3 && m->scales->type == MF_TENSOR_F8_E4M3)) ||
         !has_shape(m->scales, s, s.n_rows, s.n_cols / group)) {
-        expect(s, s.n_rows, s.n_cols / group, " of U8 or F8_E4M3", expected);
+        expect(s, s.n_rows, s.n_cols / group, may_be_e4m3 ? " of U8 or F8_E4M3" : " of U8",
+               expected);
         return mf_bind_wrong_shape(binder, m->scales, expected, error);
     }
     if (format->n_arrays == 3 &&

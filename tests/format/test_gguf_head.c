@@ -232,10 +232,11 @@ static void test_hostile_tensors(void)
     const uint64_t large = (uint64_t)1 << 40;
     head h = begin(3, 1, 0);
     put_tensor(&h, "t", empty, 0, 0);
-    check_refused("an empty dimension", &h, large, MF_ERR_FORMAT, "dimension of 0");
+    check_refused("an empty dimension", &h, large, MF_ERR_FORMAT, "tensor t has a dimension of 0");
     h = begin(3, 1, 0);
     put_text(&h, "t"), put(&h, 5, 4);
-    check_refused("five dimensions", &h, large, MF_ERR_FORMAT, "1 to 4 dimensions");
+    check_refused("five dimensions", &h, large, MF_ERR_FORMAT,
+                  "tensor t has not 1 to 4 dimensions");
     const struct {
         const char *what;
         const uint64_t *ne;

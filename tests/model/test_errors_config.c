@@ -613,6 +613,26 @@ static void test_gguf_factors(void)
         }
 }
 
+/* As MLX's converters write affine modules of a model that is otherwise of another mode: entries
+ * without a mode are affine ones, in groups of their own. */
+static void test_mode_of_entries(void)
+{
+    static const char affine[] = "\"mode\": \"affine\"", unknown[] = "\"none\": \"affine\"";
+    char path[600];
+    size_t n;
+    mf_model_info info = {0};
+    mf_error error = {0};
+    snprintf(path, sizeof path, "%s", scratch_copy("mlx_mixed_3_6"));
+    scratch_replace("config.json", affine, "\"mode\": \"mxfp4\"");
+    char *text = (char *)read_file(scratch_path("config.json"), &n);
+    for (size_t i = 0; i + sizeof affine <= n; i++)
+        if (memcmp(text + i, affine, sizeof affine - 1) == 0)
+            memcpy(text + i, unknown, sizeof unknown - 1);
+    scratch_write("config.json", text, n);
+    free(text);
+    CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error), MF_OK);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
@@ -627,6 +647,7 @@ int main(void)
     test_bare_factor();
     test_gguf_factors();
     test_factors_and_type();
+    test_mode_of_entries();
     scratch_remove();
     return test_result();
 }

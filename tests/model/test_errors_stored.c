@@ -111,6 +111,11 @@ static const damage damages[] = {
      "model.layers.1.mlp.switch_mlp.up_proj.scales\":{\"dtype\":\"I8\"",
      MF_ERR_FORMAT,
      {"switch_mlp.up_proj.scales", "U8 or F8_E4M3"}},
+    {"k2_mlx_mxfp4",
+     "model.layers.1.mlp.switch_mlp.up_proj.scales\":{\"dtype\":\"U8\"",
+     "model.layers.1.mlp.switch_mlp.up_proj.scales\":{\"dtype\":\"F8_E4M3\"",
+     MF_ERR_FORMAT,
+     {"switch_mlp.up_proj.scales", "of U8"}},
 };
 
 static void check_damage(const damage *d)

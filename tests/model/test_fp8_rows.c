@@ -230,19 +230,19 @@ static unsigned count(const char *file, const char *text)
     return n;
 }
 
-/* weight_scale where others say weight_scale_inv: the same blocks, so the same bits. */
-static void check_named_otherwise(void)
+static void rename_all(const char *file, const char *from, const char *to)
 {
-    static const char name[] = "minimax_m2_fp8", file[] = "model.safetensors";
-    golden g;
-    golden_read(golden_case_find(name), &g);
-    const char *dir = scratch_copy(name);
-    const unsigned n = count(file, ".weight_scale_inv\"");
+    const unsigned n = count(file, from);
     CHECK(n > 60);
     for (unsigned i = 0; i < n; i++)
-        scratch_replace_in_header(file, ".weight_scale_inv\"", ".weight_scale\"");
-    scratch_replace("config.json", "\"quant_method\": \"fp8\"",
-                    "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\"");
+        scratch_replace_in_header(file, from, to);
+}
+
+/* The scratch copy of the case, with other names, has the same bits. */
+static void check_same_bits(const char *dir, const char *name)
+{
+    golden g;
+    golden_read(golden_case_find(name), &g);
     float *named = logits_in(dir, name, &g, MF_CPU_BEST);
     float *published = logits_in(golden_path(name), name, &g, MF_CPU_BEST);
     CHECK(memcmp(named, published, (size_t)g.n_tokens * g.n_vocab * sizeof *named) == 0);
@@ -251,9 +251,34 @@ static void check_named_otherwise(void)
     golden_free(&g);
 }
 
+/* weight_scale where others say weight_scale_inv: the same blocks, so the same bits. */
+static void check_named_otherwise(void)
+{
+    static const char name[] = "minimax_m2_fp8";
+    const char *dir = scratch_copy(name);
+    rename_all("model.safetensors", ".weight_scale_inv\"", ".weight_scale\"");
+    scratch_replace("config.json", "\"quant_method\": \"fp8\"",
+                    "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\"");
+    check_same_bits(dir, name);
+}
+
+/* One weight_scale_inv, as transformers writes it where there are no blocks, and what activations
+ * are divided by. */
+static void check_one_value(void)
+{
+    static const char name[] = "k2_fp8_tensor";
+    const char *dir = scratch_copy(name);
+    rename_all("model.safetensors", ".weight_scale\"", ".weight_scale_inv\"");
+    rename_all("model.safetensors", ".input_scale\"", ".activation_scale\"");
+    scratch_replace("config.json", "\"quant_method\": \"modelopt\"",
+                    "\"quant_method\": \"fp8\", \"weight_block_size\": null");
+    check_same_bits(dir, name);
+}
+
 int main(void)
 {
     check_named_otherwise();
+    check_one_value();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_case(&cases[i]);
     return test_result();
