@@ -547,7 +547,6 @@ static int run(run_args *args)
     mf_cli_pulling_end(&args->pulling);
     mf_cli_buffer_free(&text);
     mf_cli_buffer_free(&args->tools_text);
-    mf_cli_buffer_free(&args->variables);
     return mf_cli_finish(status);
 }
 
@@ -556,5 +555,8 @@ int mf_cmd_run(int argc, char **argv)
     run_args args = {.generate = {.n_max_tokens = UINT64_MAX, .n_thought_max = UINT64_MAX}};
     int exit_code = MF_EXIT_OK;
     mf_cli_engine_args_init(&args.generate.engine);
-    return parse(&args, argc, argv, &exit_code) ? run(&args) : exit_code;
+    if (parse(&args, argc, argv, &exit_code))
+        exit_code = run(&args);
+    mf_cli_buffer_free(&args.variables);
+    return exit_code;
 }
