@@ -237,26 +237,26 @@ static int32_t token_at(const mf_sampler *s, const float *logits, size_t block, 
     return (int32_t)(block * MF_LOGITS_BLOCK + chosen);
 }
 
-/* Sums up what the block weighs. Returns how much of it stands before the token. */
+static void keep_mass(mf_sampler *s, size_t block, double mass)
+{
+    s->masses[block] = mass;
+    s->is_summed[block] = true;
+}
+
+/* How much of the block stands before the token. What all of it weighs is known then, too. */
 static double mass_before(mf_sampler *s, const float *logits, size_t block, mf_candidate token,
                           float highest)
 {
     float scores[MF_LOGITS_BLOCK];
     const int32_t first = (int32_t)(block * MF_LOGITS_BLOCK);
     const size_t n = mf_scores_of_block(s, logits, block, scores);
-    s->masses[block] = s->weights->sum(scores, n, highest);
-    s->is_summed[block] = true;
+    if (!s->is_summed[block])
+        keep_mass(s, block, s->weights->sum(scores, n, highest));
     for (size_t i = 0; i < n; i++) {
         const mf_candidate other = {scores[i], first + (int32_t)i};
         scores[i] = mf_goes_before(other, token) ? scores[i] : -INFINITY;
     }
     return s->weights->sum(scores, n, highest);
-}
-
-static void sum_up(mf_sampler *s, const float *logits, size_t block, float highest)
-{
-    s->masses[block] = mf_scores_mass(s, logits, block, highest);
-    s->is_summed[block] = true;
 }
 
 /* Whether top-p keeps the token: those before it have less than its share of all. How much all is
@@ -277,7 +277,7 @@ static bool is_in_nucleus(mf_sampler *s, const float *logits, int32_t id, float 
         if (s->is_summed[b])
             continue;
         most -= s->masses[b];
-        sum_up(s, logits, b, highest);
+        keep_mass(s, b, mf_scores_mass(s, logits, b, highest));
         most += s->masses[b];
         least += s->masses[b];
     }
@@ -304,7 +304,7 @@ static int32_t draw_of_most(mf_sampler *s, const float *logits, float highest)
         const size_t block = block_at(s, &point);
         const bool was_summed = s->is_summed[block];
         if (!was_summed)
-            sum_up(s, logits, block, highest);
+            keep_mass(s, block, mf_scores_mass(s, logits, block, highest));
         if (!was_summed && point >= s->masses[block])
             continue;
         const int32_t token = token_at(s, logits, block, highest, point);
