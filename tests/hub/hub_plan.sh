@@ -18,6 +18,19 @@ plan_of() {
     expect_lines "$out" 1
     sed 's/^{"model": "[^"]*", //' "$out" >"$2"
 }
+# $1 is planned as the model of $scratch/local, with ranges and without; but for what budgets hold of
+# it, which is less what reading the header has taken
+expect_planned() {
+    sed 's/"here".*//' "$scratch/local" >"$scratch/expected"
+    for kind in '' norange; do
+        [ -z "$kind" ] || fault $kind 1000 /store/
+        plan_of "$1" "$scratch/remote"
+        fault
+        sed 's/"here".*//' "$scratch/remote" >"$scratch/got"
+        expect_same "$scratch/got" "$scratch/expected"
+    done
+}
+
 # the same but for the budgets, in which what this process holds already counts in steps of megabytes
 expect_same_plan() {
     for file in local remote; do
@@ -48,15 +61,7 @@ for shard in "$scratch"/long/*.safetensors; do
     mv "$scratch/shard" "$shard"
 done
 publish org/long "$scratch/long"
-# the same model, but for what budgets hold of it, which is less what reading the header has taken
-sed 's/"here".*//' "$scratch/local" >"$scratch/expected"
-for kind in '' norange; do
-    [ -z "$kind" ] || fault $kind 1000 /store/
-    plan_of org/long "$scratch/long.remote"
-    fault
-    sed 's/"here".*//' "$scratch/long.remote" >"$scratch/got"
-    expect_same "$scratch/got" "$scratch/expected"
-done
+expect_planned org/long
 
 # Ctrl-C ends it, whatever models are still to come, and leaves nothing behind
 fault 503 1000 /store/
@@ -143,14 +148,7 @@ if "$MAKE_CHECKPOINT" --help 2>&1 | grep -q gguf; then
     padded=$scratch/padded/tiny-Q4_K_M.gguf
     pad_gguf "$made" "$padded"
     publish org/padded "$scratch/padded"
-    sed 's/"here".*//' "$scratch/local" >"$scratch/expected"
-    for kind in '' norange; do
-        [ -z "$kind" ] || fault $kind 1000 /store/
-        plan_of org/padded "$scratch/remote"
-        fault
-        sed 's/"here".*//' "$scratch/remote" >"$scratch/got"
-        expect_same "$scratch/got" "$scratch/expected"
-    done
+    expect_planned org/padded
     # and one that is longer than any
     truncate -s 200M "$scratch/padded/tiny-Q4_K_M.gguf"
     printf '\377\377\377\177' | dd of="$padded" bs=1 seek=49 conv=notrunc 2>/dev/null
