@@ -8,7 +8,6 @@
  * Products of a nibble and a digit are added in pairs by one instruction; 15 * 128 times 16 still
  * fits the 16 bits that they are added in.
  */
-#include "kernels/x86/fetch.h"
 #include "kernels/x86/fixed_unpack_avx2.h"
 
 enum { MIN_BITS = 2, MAX_BITS = 4 };
@@ -129,7 +128,8 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
     uint32_t g = 0;
     for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS, x++) {
         for (int r = 0; r < 4; r++)
-            mf_fetch(rows[r] + (size_t)g * bits * (GROUP / 8) + ahead);
+            _mm_prefetch((const char *)rows[r] + (size_t)g * bits * (GROUP / 8) + ahead,
+                         _MM_HINT_T0);
         sum_group_rows(bits, rows, g, x, 0, sums);
         sum_group_rows(bits, rows, g + 1, x, 1, sums + ROWS);
     }

@@ -9,7 +9,6 @@
  * Products of a nibble and a digit are added in pairs by one instruction; 15 * 128 times 16 still
  * fits the 16 bits that they are added in.
  */
-#include "kernels/x86/fetch.h"
 #include "kernels/x86/fixed_rows_avx512.h"
 #include "kernels/x86/fixed_unpack_avx512.h"
 
@@ -124,7 +123,7 @@ MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, s
         __m512i weights =
             n == 2 ? _mm512_loadu_si512(p)
                    : _mm512_zextsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)p));
-        mf_fetch(p + ahead);
+        _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
         sums[r] = multiply_step(weights, x);
     }
     return add_fours(sums);
@@ -181,7 +180,7 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
     for (uint32_t g = 0; g < n_groups; g++, sums += ROWS) {
         const size_t at = (size_t)g * bits * (GROUP / 8);
         for (int r = 0; r < 4; r++)
-            mf_fetch(rows[r] + at + ahead);
+            _mm_prefetch((const char *)rows[r] + at + ahead, _MM_HINT_T0);
         sum_group_rows(bits, rows, at, x + g / 2, g % 2, sums);
     }
 }

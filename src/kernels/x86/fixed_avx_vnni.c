@@ -6,7 +6,6 @@
  * instruction multiplies four of one parity by four activations and adds up. As sums of groups are
  * exact, both give the same bits.
  */
-#include "kernels/x86/fetch.h"
 #include "kernels/x86/fixed_unpack_avx2.h"
 
 enum { MIN_BITS = 2, MAX_BITS = 8 };
@@ -40,7 +39,7 @@ MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4],
     MF_UNROLL(4)
     for (int r = 0; r < 4; r++) {
         const group_64 weights = group_weights(bits, rows[r] + at);
-        mf_fetch(rows[r] + at + ahead);
+        _mm_prefetch((const char *)rows[r] + at + ahead, _MM_HINT_T0);
         high[r] = add_digit(_mm256_setzero_si256(), &weights, &digits[2]);
         low[r] = bits > 4 ? _mm256_setzero_si256() : _mm256_slli_epi32(high[r], 8);
         low[r] = _mm256_slli_epi32(add_digit(low[r], &weights, &digits[1]), 8);

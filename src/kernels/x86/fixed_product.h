@@ -20,12 +20,12 @@
 #ifndef MF_KERNELS_FIXED_PRODUCT_H
 #define MF_KERNELS_FIXED_PRODUCT_H
 
-#include "kernels/x86/fetch.h"
-
 #include <string.h>
 
 enum {
-    SHORT_ROW_BYTES = 256,     /* rows up to this are short */
+    AHEAD_BYTES = 768,      /* how far ahead of a long row's stream is prefetched; and of more */
+    WIDE_AHEAD_BYTES = 512, /* than 4 bits, whose streams are faster, so that more is on its way */
+    SHORT_ROW_BYTES = 256,  /* rows up to this are short */
     SHORT_AHEAD_BYTES = 3072,  /* how far ahead of the stream of short rows is prefetched */
     MIN_TILE_TOKENS = 4,       /* from this many tokens on unpacking pays */
     MIN_TILE_TOKENS_OTHERS = 2 /* of other bits than 4: few tokens are one */
@@ -158,7 +158,8 @@ MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, u
             for (uint32_t t = 0; t < n_tokens; t++) {
                 mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
                 x.digits = bits == 4 ? x.digits : digits;
-                const lanes outputs = multiply_panel(bits, &p, MF_FETCH_AHEAD, &x, sums);
+                const lanes outputs = multiply_panel(
+                    bits, &p, is_wide(bits) ? WIDE_AHEAD_BYTES : AHEAD_BYTES, &x, sums);
                 store_quarters(outputs, quarter, y + t * y_stride + i, (float *)(void *)sums);
             }
         }

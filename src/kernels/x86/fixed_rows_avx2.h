@@ -6,7 +6,6 @@
 #ifndef MF_KERNELS_FIXED_ROWS_AVX2_H
 #define MF_KERNELS_FIXED_ROWS_AVX2_H
 
-#include "kernels/x86/fetch.h"
 #include "kernels/x86/fixed_avx2.h"
 
 #include "kernels/x86/lanes_avx2.h"
@@ -85,7 +84,7 @@ MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t
     for (uint32_t r = 0; r < ROWS; r++) {
         const unsigned char *at = values + p->rows[r] * row_bytes + 2 * (size_t)first;
         rows[r] = _mm_loadu_si128((const __m128i *)(const void *)at);
-        mf_fetch(at + p->next * row_bytes);
+        _mm_prefetch((const char *)at + p->next * row_bytes, _MM_HINT_T0);
     }
     transpose_halves(rows, columns);
 }

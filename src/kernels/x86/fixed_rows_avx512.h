@@ -6,7 +6,6 @@
 #ifndef MF_KERNELS_FIXED_ROWS_AVX512_H
 #define MF_KERNELS_FIXED_ROWS_AVX512_H
 
-#include "kernels/x86/fetch.h"
 #include "kernels/x86/fixed_avx512.h"
 #include "kernels/x86/lanes_avx512.h"
 #include "kernels/x86/vector_avx512.h"
@@ -80,7 +79,7 @@ MF_INLINE void load_groups(const panel *p, const unsigned char *values, uint32_t
     for (uint32_t r = 0; r < ROWS; r++) {
         const unsigned char *at = values + p->rows[r] * row_bytes + first * value_bytes;
         rows[r] = _mm512_maskz_loadu_epi16(mask, at);
-        mf_fetch(at + p->next * row_bytes);
+        _mm_prefetch((const char *)at + p->next * row_bytes, _MM_HINT_T0);
     }
     mf_transpose_avx512(rows, columns);
 }

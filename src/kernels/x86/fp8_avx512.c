@@ -6,10 +6,14 @@
  */
 #include "kernels/x86/fp8_avx512.h"
 
-#include "kernels/x86/fetch.h"
 #include "kernels/x86/gemm_avx512.h"
 
-enum { MAX_ROWS = 4, MAX_TOKENS = 4, STEP = MF_FP8_STEP_AVX512 };
+enum {
+    MAX_ROWS = 4,
+    MAX_TOKENS = 4,
+    STEP = MF_FP8_STEP_AVX512,
+    AHEAD_BYTES = 512 /* how far ahead of a row's stream is prefetched */
+};
 
 /* The upper and lower bytes of bfloat16 for the e4m3 codes 0x00 .. 0x7f. */
 static _Alignas(64) const unsigned char bf16_high[128] = {
@@ -116,7 +120,7 @@ MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char 
     for (uint32_t r = 0; r < n_rows; r++) {
         const unsigned char *at = p + r * apart;
         __m512 v[4];
-        mf_fetch(at + MF_FETCH_AHEAD);
+        _mm_prefetch((const char *)at + AHEAD_BYTES, _MM_HINT_T0);
         fp8_weights(tables, _mm512_maskz_loadu_epi8(mask, at), v);
         MF_UNROLL(4)
         for (uint32_t k = 0; k < 4; k++) {

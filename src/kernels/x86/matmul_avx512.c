@@ -16,7 +16,6 @@
 #include "kernels/x86/blocks_avx2.h"
 #include "kernels/x86/blocks_avx512.h"
 #include "kernels/x86/decode_avx512.h"
-#include "kernels/x86/fetch.h"
 #include "kernels/x86/fixed_avx512.h"
 #include "kernels/x86/folded_amx.h"
 #include "kernels/x86/fp8_avx512.h"
@@ -27,6 +26,7 @@ enum {
     MAX_ROWS = 4,
     MAX_TOKENS = MF_GEMM_MIN_TOKENS_AVX512 - 1,
     LANES = 16,
+    AHEAD_BYTES = 512,        /* how far ahead of a long row's stream is prefetched */
     SHORT_ROW_BYTES = 256,    /* rows up to this are short */
     SHORT_AHEAD_BYTES = 2048, /* how far ahead of the stream of short rows is prefetched */
     SHORT_SETS = 4            /* sets of short rows whose scales are expanded together */
@@ -149,7 +149,7 @@ static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens
 MF_INLINE void prefetch(const unsigned char *p, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i += 64)
-        mf_fetch(p + i);
+        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
 /*
@@ -164,7 +164,7 @@ MF_INLINE void expand_groups(const unsigned char *values, mf_dtype type, size_t 
     for (size_t i = 0; i < n; i += LANES)
         _mm512_store_ps(out + i,
                         mf_load_float_avx512(p + i * value_bytes, type, mf_tail_avx512(n, i)));
-    mf_fetch(p + n * value_bytes);
+    _mm_prefetch((const char *)p + n * value_bytes, _MM_HINT_T0);
 }
 
 /* Scales and biases of n_runs runs of n_rows rows, the runs' first rows `step` apart. Each run
@@ -200,7 +200,7 @@ MF_INLINE void multiply_affine(uint32_t bits, uint32_t width, uint32_t n_rows, u
     const unsigned char *p = w->data + set.row * row_bytes;
     size_t apart = set.step * row_bytes;
     size_t groups_apart = is_short ? n_groups : mf_round_up(n_groups, LANES);
-    size_t ahead = is_short ? SHORT_AHEAD_BYTES : MF_FETCH_AHEAD;
+    size_t ahead = is_short ? SHORT_AHEAD_BYTES : AHEAD_BYTES;
     const float *scales = m->groups + (size_t)set.place * n_rows * n_groups;
     const float *biases = scales + groups_floats(n_groups);
     __m512 acc[MAX_ROWS][MAX_TOKENS];
@@ -362,7 +362,7 @@ MF_INLINE void add_floats(mf_dtype type, uint32_t n_rows, uint32_t n_tokens, con
     MF_UNROLL(4)
     for (uint32_t r = 0; r < n_rows; r++) {
         const unsigned char *at = p + r * apart;
-        mf_fetch(at + MF_FETCH_AHEAD);
+        _mm_prefetch((const char *)at + AHEAD_BYTES, _MM_HINT_T0);
         __m512 weights = mf_load_float_avx512(at, type, mask);
         MF_UNROLL(4)
         for (uint32_t t = 0; t < n_tokens; t++)

@@ -5,12 +5,16 @@
  */
 #include "kernels/x86/matvec_avx2.h"
 
-#include "kernels/x86/fetch.h"
 #include "kernels/x86/vector_avx2.h"
 
 #include <math.h>
 
-enum { LANES = MF_LANES_AVX2, CHAINS = MF_CHAINS_AVX2, STEP = MF_STEP_AVX2 };
+enum {
+    LANES = MF_LANES_AVX2,
+    CHAINS = MF_CHAINS_AVX2,
+    STEP = MF_STEP_AVX2,
+    AHEAD_BYTES = 512 /* how far ahead of a row is prefetched */
+};
 
 void mf_fp8_expand_avx2(const mf_matrix *w, uint32_t row, float *out)
 {
@@ -55,7 +59,7 @@ MF_INLINE float dot_float(mf_dtype type, const unsigned char *p, uint32_t n_cols
     for (; i + STEP <= n_cols; i += STEP) {
         const unsigned char *at = p + i * value_bytes;
         for (uint32_t j = 0; j < STEP * value_bytes; j += 64)
-            mf_fetch(at + MF_FETCH_AHEAD + j);
+            _mm_prefetch((const char *)at + AHEAD_BYTES + j, _MM_HINT_T0);
         MF_UNROLL(4)
         for (uint32_t c = 0; c < CHAINS; c++)
             acc[c] = _mm256_fmadd_ps(mf_load_float_avx2(at + c * LANES * value_bytes, type),
@@ -84,7 +88,7 @@ static float dot_fp8(const mf_matrix *w, uint32_t row, const float *x)
         uint32_t end = i + (left < MF_FP8_BLOCK ? left : MF_FP8_BLOCK);
         for (; i < end; i += STEP) {
             __m256 v[CHAINS];
-            mf_fetch(p + i + MF_FETCH_AHEAD);
+            _mm_prefetch((const char *)p + i + AHEAD_BYTES, _MM_HINT_T0);
             most = mf_fp8_most_avx2(most, p + i);
             mf_load_fp8_avx2(p + i, v);
             mf_load_fp8_avx2(p + i + STEP / 2, v + 2);
@@ -129,7 +133,7 @@ MF_INLINE float dot_affine(uint32_t bits, const mf_matrix *w, uint32_t row, cons
         const size_t at = first + g;
         const __m256 scale = _mm256_set1_ps(mf_float_at_avx2(w->scales, w->shape.float_type, at));
         const __m256 bias = _mm256_set1_ps(mf_float_at_avx2(w->biases, w->shape.float_type, at));
-        mf_fetch(p + MF_FETCH_AHEAD);
+        _mm_prefetch((const char *)p + AHEAD_BYTES, _MM_HINT_T0);
         if (g + 1 < n_groups)
             add_blocks(bits, false, p, n_blocks, x, scale, bias, acc);
         else
