@@ -22,6 +22,7 @@
 #ifndef MF_KERNELS_KERNELS_H
 #define MF_KERNELS_KERNELS_H
 
+#include "base/cache_rows.h"
 #include "base/cpu.h"
 #include "base/weight_format.h"
 
@@ -75,19 +76,20 @@ typedef struct mf_attention_sum {
  * that share a key head, over the cached keys and values, rows of base/cache_rows.h. Position p is
  * row p % MF_ATTENTION_TILE of page p / MF_ATTENTION_TILE. Query i is head i % n_heads of row i /
  * n_heads; row r attends to the positions first_seen .. n_kv + r - 1, first_seen being 0 without a
- * window, and else as mf_attention_first says. */
+ * window, and else as mf_attention_first says. One row may come with several key heads, each with
+ * n_heads: query i is then of key head i / n_heads, and its head the i-th. */
 typedef struct mf_attention_args {
     const float *q; /* row r, head h: [head_dim] at q + r * q_row + h * head_dim */
     size_t q_row;   /* floats */
     const unsigned char *const *pages; /* those that the positions lie in */
     size_t k_offset, v_offset;         /* bytes from a page to its first position's key and value */
     size_t kv_row_bytes;               /* from one position to the next */
-    size_t scales_at;         /* 8 bits: from a head's values to its scales, mf_cache_scales_at */
-    mf_dtype cache_type;      /* MF_F32, MF_BF16 or MF_Q8 */
-    uint32_t n_rows, n_heads; /* n_rows * n_heads: 1 to MF_ATTENTION_QUERIES */
-    uint32_t begin, end;      /* the positions at hand; begin is a multiple of the tile */
-    uint32_t n_kv;            /* of row 0; at least 1 */
-    uint32_t window;          /* 0: none */
+    size_t scales_at;                  /* 8 bits: from the first key head's values to its scales */
+    mf_dtype cache_type;               /* MF_F32, MF_BF16 or MF_Q8 */
+    uint32_t n_rows, n_kv_heads, n_heads; /* their product: 1 to MF_ATTENTION_QUERIES */
+    uint32_t begin, end; /* the positions at hand; begin is a multiple of the tile */
+    uint32_t n_kv;       /* of row 0; at least 1 */
+    uint32_t window;     /* 0: none */
     bool window_is_chunk;
     uint32_t head_dim; /* any; at most 1024 */
     float scale;
@@ -104,6 +106,27 @@ static inline uint32_t mf_attention_first(uint32_t window, bool is_chunk, uint32
     if (is_chunk)
         return (n - 1) / window * window;
     return n > window ? n - window : 0;
+}
+
+/* The same from key head g's values. */
+static inline size_t mf_attention_scales_at(const mf_attention_args *a, uint32_t g)
+{
+    return a->scales_at + g * (2 * (size_t)mf_cache_blocks(a->head_dim)) - (size_t)g * a->head_dim;
+}
+
+/* Key head g of several by itself. */
+static inline mf_attention_args mf_attention_of_head(const mf_attention_args *a, uint32_t g)
+{
+    mf_attention_args one = *a;
+    const size_t i = (size_t)g * a->n_heads, at = mf_cache_head_at(a->cache_type, g, a->head_dim);
+    one.n_kv_heads = 1;
+    one.q += i * a->head_dim;
+    one.k_offset += at;
+    one.v_offset += at;
+    one.scales_at = mf_attention_scales_at(a, g);
+    one.sums += i;
+    one.out += i * a->head_dim;
+    return one;
 }
 
 /* Multi-head latent attention (arXiv 2405.04434, the up-projections absorbed): heads of one token

@@ -167,7 +167,7 @@ static double cached_value(const mf_attention_args *a, size_t offset, uint32_t t
     return (double)(signed char)page[i] * (double)mf_f32_from_bf16(scale);
 }
 
-/* Query i over all that it sees, in float64. */
+/* Query i over all that it sees, in float64; of one key head. */
 static void expected_attention(const mf_attention_args *a, uint32_t query, double *out)
 {
     const uint32_t row = query / a->n_heads, n_kv = a->n_kv + row;
@@ -200,8 +200,10 @@ enum { MAX_PAGES = 16, PAGE_TILE = MF_ATTENTION_TILE };
 static void random_pages(uint64_t *state, guarded *g, uint32_t n, mf_attention_args *a,
                          const unsigned char **pages)
 {
-    const size_t head_bytes = a->cache_type == MF_Q8 ? a->scales_at + (a->head_dim + 31) / 32 * 2
-                                                     : a->head_dim * mf_dtype_bytes(a->cache_type);
+    const size_t head_bytes =
+        a->cache_type == MF_Q8
+            ? a->scales_at + (size_t)a->n_kv_heads * ((a->head_dim + 31) / 32 * 2)
+            : (size_t)a->n_kv_heads * a->head_dim * mf_dtype_bytes(a->cache_type);
     a->k_offset = 4;
     for (uint32_t first = 0, p = 0; first < n; first += PAGE_TILE, p++) {
         uint32_t rows = n - first < PAGE_TILE ? n - first : PAGE_TILE;
@@ -221,7 +223,7 @@ static void random_pages(uint64_t *state, guarded *g, uint32_t n, mf_attention_a
 static void random_scales(uint64_t *state, const mf_attention_args *a)
 {
     for (uint32_t t = 0; a->cache_type == MF_Q8 && t < a->n_kv; t++)
-        for (uint32_t i = 0; i < 2 * ((a->head_dim + 31) / 32); i++) {
+        for (uint32_t i = 0; i < 2 * a->n_kv_heads * ((a->head_dim + 31) / 32); i++) {
             const size_t at = (i % 2 == 0 ? a->k_offset : a->v_offset) +
                               t % MF_ATTENTION_TILE * a->kv_row_bytes + a->scales_at + i / 2 * 2;
             const float scale = (float)(test_random(state) % 256) / 32768.0f;
@@ -233,14 +235,28 @@ static void random_scales(uint64_t *state, const mf_attention_args *a)
 
 enum { MAX_DIM = 256, MAX_QUERIES = MF_ATTENTION_QUERIES };
 
+static uint32_t queries_of(const mf_attention_args *a)
+{
+    return a->n_rows * a->n_kv_heads * a->n_heads;
+}
+
+/* The key head of query i, which becomes the query there. */
+static mf_attention_args head_of(const mf_attention_args *a, uint32_t *i)
+{
+    const mf_attention_args one = mf_attention_of_head(a, a->n_rows == 1 ? *i / a->n_heads : 0);
+    *i = a->n_rows == 1 ? *i % a->n_heads : *i;
+    return one;
+}
+
 /* A query alone, over the same positions: the same bits. */
 static void check_alone(const mf_kernels *k, const mf_attention_args *all, uint32_t i)
 {
-    mf_attention_args one = *all;
+    uint32_t query = i;
+    mf_attention_args one = head_of(all, &query);
     float out[MAX_DIM];
     mf_attention_sum sum;
-    one.q += i / all->n_heads * all->q_row + (size_t)(i % all->n_heads) * all->head_dim;
-    one.n_kv += i / all->n_heads;
+    one.q += query / all->n_heads * all->q_row + (size_t)(query % all->n_heads) * all->head_dim;
+    one.n_kv += query / all->n_heads;
     one.n_rows = one.n_heads = 1;
     one.out = out;
     one.sums = &sum;
@@ -248,14 +264,14 @@ static void check_alone(const mf_kernels *k, const mf_attention_args *all, uint3
     CHECK_MSG(memcmp(&sum, &all->sums[i], sizeof sum) == 0 &&
                   memcmp(out, all->out + (size_t)i * all->head_dim, all->head_dim * sizeof *out) ==
                       0,
-              "%s: query %u of %u x %u, dim %u: other bits alone", mf_cpu_tier_name(k->tier), i,
-              all->n_rows, all->n_heads, all->head_dim);
+              "%s: query %u of %u x %u x %u, dim %u: other bits alone", mf_cpu_tier_name(k->tier),
+              i, all->n_rows, all->n_kv_heads, all->n_heads, all->head_dim);
 }
 
 /* The parts of all positions, cut at `middle`. */
 static void check_parts(const mf_kernels *k, mf_attention_args args, uint32_t middle)
 {
-    const uint32_t n = args.n_rows * args.n_heads, end = args.n_kv + args.n_rows - 1;
+    const uint32_t n = queries_of(&args), end = args.n_kv + args.n_rows - 1;
     static float out[2][MAX_QUERIES * MAX_DIM];
     mf_attention_sum sums[2][MAX_QUERIES];
     for (uint32_t part = 0; part < 2; part++) {
@@ -269,7 +285,9 @@ static void check_parts(const mf_kernels *k, mf_attention_args args, uint32_t mi
     }
     for (uint32_t i = 0; i < n; i++) {
         double expected[MAX_DIM];
-        expected_attention(&args, i, expected);
+        uint32_t query = i;
+        const mf_attention_args one = head_of(&args, &query);
+        expected_attention(&one, query, expected);
         const double max = fmax((double)sums[0][i].max, (double)sums[1][i].max);
         const double a = exp((double)sums[0][i].max - max), b = exp((double)sums[1][i].max - max);
         const double sum = a * (double)sums[0][i].sum + b * (double)sums[1][i].sum;
@@ -288,19 +306,20 @@ static void check_attention(const mf_kernels *k, uint64_t *state, mf_attention_a
     const uint32_t n = args.n_kv + args.n_rows - 1;
     guarded g[MAX_PAGES + 2];
     const unsigned char *pages[MAX_PAGES];
-    args.scales_at = dim + 3; /* of the head before others */
-    args.kv_row_bytes = args.cache_type == MF_Q8 ? args.scales_at + (dim + 31) / 32 * 2 + 5
-                                                 : (dim + 3) * mf_dtype_bytes(args.cache_type);
+    const uint32_t n_values = args.n_kv_heads * dim, blocks = args.n_kv_heads * ((dim + 31) / 32);
+    args.scales_at = n_values + 3; /* behind the heads */
+    args.kv_row_bytes = args.cache_type == MF_Q8 ? args.scales_at + blocks * 2 + 5
+                                                 : (n_values + 3) * mf_dtype_bytes(args.cache_type);
     args.head_dim = dim;
-    args.scale = 0.1f;
+    args.scale = dim > 100 ? 0.0625f : 0.1f;
     random_pages(state, g, n, &args, pages);
     const uint32_t n_pages = (n + PAGE_TILE - 1) / PAGE_TILE;
     mf_attention_args scaled = args;
     scaled.n_kv = n;
     random_scales(state, &scaled);
-    args.q_row = (size_t)args.n_heads * dim + 5;
-    args.q = random_floats(state, &g[n_pages],
-                           (args.n_rows - 1) * args.q_row + (size_t)args.n_heads * dim);
+    const size_t row = (size_t)args.n_kv_heads * args.n_heads * dim;
+    args.q_row = row + 5;
+    args.q = random_floats(state, &g[n_pages], (args.n_rows - 1) * args.q_row + row);
     args.scratch = random_floats(state, &g[n_pages + 1], (size_t)2 * PAGE_TILE * dim);
     check_parts(k, args, (uint32_t)(test_random(state) % (n_pages + 1)) * PAGE_TILE);
     for (uint32_t i = 0; i < n_pages + 2; i++)
@@ -317,15 +336,21 @@ static void test_attention(const mf_kernels *k)
     for (size_t l = 0; l < 8; l++)
         for (size_t d = 0; d < 7; d++)
             for (size_t i = 0; i < 3; i++) {
-                const mf_attention_args args = {.n_kv = positions[l],
-                                                .n_heads = heads[test_random(&state) % 3],
-                                                .n_rows = rows[test_random(&state) % 4],
-                                                .cache_type = types[i]};
+                mf_attention_args args = {.n_kv = positions[l],
+                                          .n_kv_heads = 1,
+                                          .n_heads = heads[test_random(&state) % 3],
+                                          .n_rows = rows[test_random(&state) % 4],
+                                          .cache_type = types[i]};
+                check_attention(k, &state, args, dims[d]);
+                args.n_rows = 1; /* with all key heads: blocks of queries of every size */
+                args.n_kv_heads = 1 + (uint32_t)(test_random(&state) % 4);
+                args.n_heads = 1 + (uint32_t)(test_random(&state) % 16);
                 check_attention(k, &state, args, dims[d]);
             }
     check_attention(
         k, &state,
-        (mf_attention_args){.n_kv = 90, .n_heads = 1, .n_rows = MAX_QUERIES, .cache_type = MF_F32},
+        (mf_attention_args){
+            .n_kv = 90, .n_kv_heads = 1, .n_heads = 1, .n_rows = MAX_QUERIES, .cache_type = MF_F32},
         64);
 }
 
@@ -339,6 +364,7 @@ static void test_window(const mf_kernels *k)
             for (uint32_t i = 0; i < 4; i++) {
                 const mf_attention_args args = {.n_kv = ends[e],
                                                 .n_rows = i / 2 == 0 ? 1 : 40,
+                                                .n_kv_heads = i / 2 == 0 ? 3 : 1,
                                                 .n_heads = 1,
                                                 .window = windows[w],
                                                 .window_is_chunk = i % 2 != 0,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Attention over cached keys and values. A task has the heads of one key head for a block of rows,
- * so that what is read of the cache serves them all. A context is cut into segments of a fixed
- * length, whose parts are joined in their order: by the task itself, or, where there are fewer
- * tasks than keep the threads busy, each segment is a task of its own and the parts wait for each
- * other, as many as there is room for at a time. Both give the same bits.
+ * so that what is read of the cache serves them all; of sequences with a row each it has all key
+ * heads, as far as there are tasks enough: their keys lie side by side. A context is cut into
+ * segments of a fixed length, whose parts are joined in their order: by the task itself, or, where
+ * there are fewer tasks than keep the threads busy, each segment is a task of its own and the parts
+ * wait for each other, as many as there is room for at a time. Both give the same bits.
  */
 #include "backend/cpu/cpu_internal.h"
 
@@ -19,7 +20,8 @@ static_assert(MF_ATTENTION_SEGMENT % MF_ATTENTION_TILE == 0, "a segment is whole
 typedef struct attend_job {
     mf_cpu_backend *be;
     const mf_op *op;
-    uint32_t n_task_heads, n_head_parts; /* of a key head's heads in a task; tasks of a key head */
+    uint32_t n_task_kv;                  /* key heads of a task; if there are several, */
+    uint32_t n_task_heads, n_head_parts; /* with all their heads; else so many, in so many tasks */
     uint32_t n_block_rows, n_blocks, n_parts;
     uint32_t first_segment, n_segments; /* at hand; n_segments 0: a task does its own */
     bool is_last;                       /* these are the last segments */
@@ -28,21 +30,31 @@ typedef struct attend_job {
 /* Consecutive rows of a sequence, and heads that share a key head. */
 typedef struct block {
     const mf_sequence *seq;
-    uint32_t row, n_rows; /* of the operation */
-    uint32_t n_kv;        /* of the first row */
-    uint32_t head, n_heads, kv_head;
+    uint32_t row, n_rows;                        /* of the operation */
+    uint32_t n_kv;                               /* of the first row */
+    uint32_t head, n_heads, kv_head, n_kv_heads; /* n_heads of each key head */
 } block;
+
+/* Of each row. */
+static uint32_t heads_of(const block *b)
+{
+    return b->n_kv_heads * b->n_heads;
+}
+
+static uint32_t queries_of(const attend_job *job)
+{
+    return job->n_block_rows * job->n_task_kv * job->n_task_heads;
+}
 
 /* Bytes of the queries of a task: values, and what they are relative to. */
 static size_t part_floats(const attend_job *job)
 {
-    return (size_t)job->n_block_rows * job->n_task_heads * job->op->u.attention.head_dim;
+    return (size_t)queries_of(job) * job->op->u.attention.head_dim;
 }
 
 static size_t part_bytes(const attend_job *job)
 {
-    return part_floats(job) * sizeof(float) +
-           (size_t)job->n_block_rows * job->n_task_heads * sizeof(mf_attention_sum);
+    return part_floats(job) * sizeof(float) + queries_of(job) * sizeof(mf_attention_sum);
 }
 
 /* The rows that the operation has of a sequence. */
@@ -64,10 +76,12 @@ static block block_of(const attend_job *job, uint32_t index)
 {
     const mf_attention_params *p = &job->op->u.attention;
     const uint32_t group = p->n_heads / p->n_kv_heads, part = index % job->n_parts;
-    block b = {.kv_head = part / job->n_head_parts};
+    block b = {.kv_head = part / job->n_head_parts * job->n_task_kv};
     const uint32_t at = part % job->n_head_parts * job->n_task_heads;
     b.head = b.kv_head * group + at;
     b.n_heads = group - at < job->n_task_heads ? group - at : job->n_task_heads;
+    b.n_kv_heads =
+        p->n_kv_heads - b.kv_head < job->n_task_kv ? p->n_kv_heads - b.kv_head : job->n_task_kv;
     index /= job->n_parts;
     for (uint32_t i = 0; i < job->be->n_sequences; i++) {
         uint32_t first;
@@ -102,6 +116,7 @@ static void attend_segment(const attend_job *job, const block *b, uint32_t segme
         .scales_at = mf_cache_scales_at(p->n_kv_heads, b->kv_head, p->head_dim),
         .cache_type = p->cache_type,
         .n_rows = b->n_rows,
+        .n_kv_heads = b->n_kv_heads,
         .n_heads = b->n_heads,
         .begin = segment * MF_ATTENTION_SEGMENT,
         .end = (segment + 1) * MF_ATTENTION_SEGMENT,
@@ -144,7 +159,8 @@ static void join(float *to, mf_attention_sum *s, const float *part, const mf_att
 static float *output(const attend_job *job, const block *b, uint32_t query)
 {
     const mf_attention_params *p = &job->op->u.attention;
-    const size_t row = b->row + query / b->n_heads, head = b->head + query % b->n_heads;
+    const uint32_t n = heads_of(b);
+    const size_t row = b->row + query / n, head = b->head + query % n;
     return mf_cpu_floats(job->be, p->out) + (row * p->n_heads + head) * p->head_dim;
 }
 
@@ -155,7 +171,7 @@ static void finish(const attend_job *job, const block *b, uint32_t query, const 
     const float *sinks = p->sinks.buffer.id != 0 ? mf_cpu_floats(job->be, p->sinks) : NULL;
     float *out = output(job, b, query), sum = s->sum;
     if (sinks != NULL) /* infinite: the sink takes all, and 0 is left */
-        sum += expf(sinks[b->head + query % b->n_heads] - s->max);
+        sum += expf(sinks[b->head + query % heads_of(b)] - s->max);
     for (uint32_t d = 0; d < p->head_dim; d++)
         out[d] /= sum;
 }
@@ -172,7 +188,7 @@ static void run_block(void *ctx, uint32_t task, uint32_t thread)
 {
     const attend_job *job = ctx;
     const block b = block_of(job, job->n_blocks * job->n_parts - 1 - task);
-    const uint32_t dim = job->op->u.attention.head_dim, n_queries = b.n_rows * b.n_heads;
+    const uint32_t dim = job->op->u.attention.head_dim, n_queries = b.n_rows * heads_of(&b);
     float *part = mf_cpu_scratch(job->be, thread);
     mf_attention_sum sums[MF_ATTENTION_QUERIES], more[MF_ATTENTION_QUERIES];
     uint32_t segment, end;
@@ -208,11 +224,6 @@ static void run_segment(void *ctx, uint32_t task, uint32_t thread)
                    mf_cpu_scratch(job->be, thread));
 }
 
-static uint32_t queries_of(const attend_job *job)
-{
-    return job->n_block_rows * job->n_task_heads;
-}
-
 /* The parts at hand of one query; those of the last segments end it. */
 static void run_join(void *ctx, uint32_t task, uint32_t thread)
 {
@@ -222,7 +233,7 @@ static void run_join(void *ctx, uint32_t task, uint32_t thread)
     const uint32_t dim = job->op->u.attention.head_dim;
     const block b = block_of(job, index);
     mf_attention_sum *sums, *more;
-    if (query >= b.n_rows * b.n_heads)
+    if (query >= b.n_rows * heads_of(&b))
         return;
     (void)waiting(job, 0, index, &sums);
     mf_attention_sum sum = sums[query]; /* its neighbours are other threads' */
@@ -269,14 +280,40 @@ static void run_split(attend_job *job, uint32_t n_segments, uint32_t n_at_once)
     }
 }
 
-/* Tasks of n heads of a key head at most. */
-static void cut(attend_job *job, uint32_t n_heads)
+/* Tasks of n_kv key heads at most, of each n_heads at most. */
+static void cut(attend_job *job, uint32_t n_kv, uint32_t n_heads)
 {
     const mf_attention_params *p = &job->op->u.attention;
     const uint32_t group = p->n_heads / p->n_kv_heads;
+    job->n_task_kv = n_kv;
     job->n_task_heads = n_heads;
     job->n_head_parts = (group + n_heads - 1) / n_heads;
-    job->n_parts = p->n_kv_heads * job->n_head_parts;
+    job->n_parts = (p->n_kv_heads + n_kv - 1) / n_kv * job->n_head_parts;
+}
+
+/* Rows of a block, key heads and heads of a task: as many as may be. */
+static void cut_least(attend_job *job)
+{
+    const mf_attention_params *p = &job->op->u.attention;
+    const uint32_t group = p->n_heads / p->n_kv_heads;
+    const uint32_t n_heads = group < MF_ATTENTION_QUERIES ? group : MF_ATTENTION_QUERIES;
+    const uint32_t room = MF_ATTENTION_QUERIES / n_heads;
+    uint32_t n_most = 0, first;
+    for (uint32_t i = 0; i < job->be->n_sequences; i++) {
+        const uint32_t n = rows_of(job->op, &job->be->sequences[i], &first);
+        n_most = n > n_most ? n : n_most;
+    }
+    job->n_block_rows = room < n_most ? room : n_most;
+    cut(job, n_most > 1 ? 1 : room < p->n_kv_heads ? room : p->n_kv_heads, n_heads);
+}
+
+/* Smaller tasks. */
+static void cut_more(attend_job *job)
+{
+    if (job->n_task_kv > 1)
+        cut(job, (job->n_task_kv + 1) / 2, job->n_task_heads);
+    else
+        cut(job, 1, (job->n_task_heads + 1) / 2);
 }
 
 size_t mf_cpu_attend_scratch(const mf_op *op)
@@ -287,22 +324,19 @@ size_t mf_cpu_attend_scratch(const mf_op *op)
 
 void mf_cpu_attend(mf_cpu_backend *be, const mf_op *op)
 {
-    const mf_attention_params *p = &op->u.attention;
-    const uint32_t group = p->n_heads / p->n_kv_heads, enough = 2 * be->n_threads;
+    const uint32_t enough = 2 * be->n_threads;
     attend_job job = {.be = be, .op = op};
     if (op->n_rows == 0)
         return;
-    cut(&job, group < MF_ATTENTION_QUERIES ? group : MF_ATTENTION_QUERIES);
-    job.n_block_rows = MF_ATTENTION_QUERIES / job.n_task_heads;
-    if (job.n_block_rows > op->n_rows)
-        job.n_block_rows = op->n_rows;
+    cut_least(&job);
     for (uint32_t i = 0; i < be->n_sequences; i++) {
         uint32_t first;
         job.n_blocks += blocks_of(&job, rows_of(op, &be->sequences[i], &first));
     }
     const uint32_t n_segments = all_segments(&job, &job.first_segment);
-    while (job.n_task_heads > 1 && (uint64_t)job.n_blocks * job.n_parts * n_segments < enough)
-        cut(&job, (job.n_task_heads + 1) / 2);
+    while (job.n_task_kv * job.n_task_heads > 1 &&
+           (uint64_t)job.n_blocks * job.n_parts * n_segments < enough)
+        cut_more(&job);
     const uint32_t n = job.n_blocks * job.n_parts;
     const size_t each = n * part_bytes(&job), n_at_once = each != 0 ? be->parts_bytes / each : 0;
     if (n >= enough || n_segments < 2 || n_at_once < 3)

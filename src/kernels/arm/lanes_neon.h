@@ -30,6 +30,29 @@ MF_LANE_OP lanes lanes_load(const float *p, size_t n)
     return lanes_of(vld1q_f32(p), vld1q_f32(p + 4));
 }
 
+/* In a register from here on: gcc 12 would load it once more for each product that it is part of.
+ */
+MF_LANE_OP lanes lanes_hold(lanes v)
+{
+    __asm__("" : "+w"(v.val[0]), "+w"(v.val[1]));
+    return v;
+}
+
+/* A whole vector of bfloat16; of signed bytes. */
+MF_LANE_OP lanes lanes_load_bf16(const void *p)
+{
+    const uint16x8_t v = vld1q_u16(p);
+    return lanes_of(vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(v), 16)),
+                    vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(v), 16)));
+}
+
+MF_LANE_OP lanes lanes_load_bytes(const void *p)
+{
+    const int16x8_t v = vmovl_s8(vld1_s8(p));
+    return lanes_of(vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))),
+                    vcvtq_f32_s32(vmovl_s16(vget_high_s16(v))));
+}
+
 MF_LANE_OP void lanes_store(float *p, size_t n, lanes v)
 {
     float some[LANES];

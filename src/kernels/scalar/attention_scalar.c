@@ -87,7 +87,7 @@ static void attend(const mf_attention_args *a, query *x)
     }
 }
 
-void mf_attention_scalar(const mf_attention_args *a)
+static void attend_head(const mf_attention_args *a)
 {
     for (uint32_t i = 0; i < a->n_rows * a->n_heads; i++) {
         const uint32_t row = i / a->n_heads, n_kv = a->n_kv + row;
@@ -98,5 +98,13 @@ void mf_attention_scalar(const mf_attention_args *a)
                    .out = a->out + (size_t)i * a->head_dim};
         attend(a, &x);
         a->sums[i] = (mf_attention_sum){x.max, x.sum};
+    }
+}
+
+void mf_attention_scalar(const mf_attention_args *a)
+{
+    for (uint32_t g = 0; g < a->n_kv_heads; g++) {
+        const mf_attention_args one = mf_attention_of_head(a, g);
+        attend_head(&one);
     }
 }

@@ -20,14 +20,10 @@ enum {
     VALUE_BLOCK = 4                     /* vectors */
 };
 
-/* Queries from which on a tile is worth a copy: pages' strides leave caches unused. */
-#define COPIED_FROM 9u
-
 /* Keys and values of one tile; where those of the next one lie, NULL where nobody will want them.
  */
 typedef struct attention_tile {
-    const float *k, *v;
-    size_t stride;
+    const float *k, *v; /* [n, head_dim] */
     uint32_t first, n;
     const unsigned char *next_k, *next_v;
 } attention_tile;
@@ -37,26 +33,17 @@ typedef struct attention_state {
     float shrink[MF_ATTENTION_QUERIES];
 } attention_state;
 
-/* The n positions from `first` on as float32. */
+/* The n positions from `first` on as float32: a copy, as pages' strides leave caches unused. */
 MF_LANE_OP attention_tile attention_load(const mf_attention_args *a, uint32_t first, uint32_t n)
 {
     const unsigned char *const *page = a->pages + first / TILE_POSITIONS;
     const unsigned char *k = page[0] + a->k_offset, *v = page[0] + a->v_offset;
     const uint32_t dim = a->head_dim, next = first + TILE_POSITIONS;
-    attention_tile t = {.k = a->scratch,
-                        .v = a->scratch + (size_t)TILE_POSITIONS * dim,
-                        .stride = dim,
-                        .first = first,
-                        .n = n};
+    attention_tile t = {
+        .k = a->scratch, .v = a->scratch + (size_t)TILE_POSITIONS * dim, .first = first, .n = n};
     if (next < a->end && next < a->n_kv + a->n_rows - 1) {
         t.next_k = page[1] + a->k_offset;
         t.next_v = page[1] + a->v_offset;
-    }
-    if (a->cache_type == MF_F32 && a->n_rows * a->n_heads < COPIED_FROM) {
-        t.k = (const void *)k;
-        t.v = (const void *)v;
-        t.stride = a->kv_row_bytes / sizeof(float);
-        return t;
     }
     for (uint32_t j = 0; j < 2; j++) {
         const unsigned char *from = j == 0 ? k : v;
@@ -105,8 +92,8 @@ MF_LANE_OP void attention_dots(const float *const *q, const float *const *k, uin
     }
 }
 
-/* Scores of n_queries (a constant) from query i on with the tile's first n positions, and -infinity
- * after them; the next tile's keys are fetched meanwhile. */
+/* Scores of n_queries (a constant) from query i on with the tile's first n positions; the next
+ * tile's keys are fetched meanwhile. */
 MF_LANE_OP void attention_scores(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
                                  const attention_tile *t, uint32_t n, const attention_share *share,
                                  float (*scores)[TILE_POSITIONS])
@@ -119,7 +106,7 @@ MF_LANE_OP void attention_scores(const mf_attention_args *a, uint32_t i, uint32_
         const float *k[POSITION_BLOCK];
         for (uint32_t j = 0; j < POSITION_BLOCK; j++) {
             /* a last block's missing positions repeat the last one */
-            k[j] = t->k + (p + j < n ? p + j : n - 1) * t->stride;
+            k[j] = t->k + (size_t)(p + j < n ? p + j : n - 1) * a->head_dim;
             for (uint32_t x = 0; x < n_queries; x++)
                 dot[x][j] = lanes_set(0);
         }
@@ -138,9 +125,6 @@ MF_LANE_OP void attention_scores(const mf_attention_args *a, uint32_t i, uint32_
                 scores[i + x][p + j] = sums[j] * a->scale;
         }
     }
-    for (uint32_t x = 0; x < n_queries; x++)
-        for (uint32_t p = n; p < TILE_POSITIONS; p++)
-            scores[i + x][p] = -INFINITY;
 }
 
 /* Scores become weights relative to the new maximum; returns what earlier sums shrink by. */
@@ -162,6 +146,23 @@ MF_LANE_OP float attention_weights(float *scores, mf_attention_sum *s, bool is_f
     return shrink;
 }
 
+/* Weights of n_queries from query i on, whose scores with the first n positions of the tile at
+ * `first` are there. */
+MF_LANE_OP void attention_weigh(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
+                                uint32_t first, uint32_t n, attention_state *s)
+{
+    for (uint32_t x = i; x < i + n_queries; x++) {
+        const uint32_t row = a->n_rows == 1 ? 0 : x / a->n_heads;
+        const uint32_t seen = mf_attention_first(a->window, a->window_is_chunk, a->n_kv + row);
+        for (uint32_t p = n; p < TILE_POSITIONS; p++)
+            s->scores[x][p] = -INFINITY;
+        for (uint32_t p = first; p < seen; p++)
+            s->scores[x][p - first] = -INFINITY;
+        s->shrink[x] =
+            attention_weights(s->scores[x], &a->sums[x], first == a->begin || first <= seen);
+    }
+}
+
 /* out[i ..][d ..] = that * shrink + sum_p weights[p] * v_p, n_queries and n_vectors constants; the
  * next tile's values there are fetched meanwhile. */
 MF_LANE_OP void attention_values(const mf_attention_args *a, uint32_t i, uint32_t n_queries,
@@ -178,7 +179,7 @@ MF_LANE_OP void attention_values(const mf_attention_args *a, uint32_t i, uint32_
             out[x][j] =
                 lanes_mul(lanes_load(at + (size_t)x * a->head_dim + j * LANES, left - j * LANES),
                           lanes_set(s->shrink[i + x]));
-    for (uint32_t p = 0; p < n; p++, v += t->stride) {
+    for (uint32_t p = 0; p < n; p++, v += a->head_dim) {
         lanes value[VALUE_BLOCK];
         for (uint32_t j = 0; j < n_vectors; j++)
             attention_fetch(a, share, t->next_v, p, d + j * LANES);
@@ -202,14 +203,7 @@ MF_LANE_OP void attention_block(const mf_attention_args *a, uint32_t i, uint32_t
                                 attention_state *s)
 {
     attention_scores(a, i, n_queries, t, n, share, s->scores);
-    for (uint32_t x = i; x < i + n_queries; x++) {
-        const uint32_t first =
-            mf_attention_first(a->window, a->window_is_chunk, a->n_kv + x / a->n_heads);
-        for (uint32_t p = t->first; p < first; p++)
-            s->scores[x][p - t->first] = -INFINITY;
-        s->shrink[x] =
-            attention_weights(s->scores[x], &a->sums[x], t->first == a->begin || t->first <= first);
-    }
+    attention_weigh(a, i, n_queries, t->first, n, s);
     uint32_t d = 0;
     for (; d + VALUE_BLOCK * LANES <= a->head_dim; d += VALUE_BLOCK * LANES)
         attention_values(a, i, n_queries, d, VALUE_BLOCK, t, n, share, s);
@@ -255,20 +249,39 @@ MF_LANE_OP void attention_tile_all(const mf_attention_args *a, const attention_t
     }
 }
 
+#include "kernels/x86/lanes_attention_one.h"
+
+/* Several rows of one key head, or heads of any size. */
+MF_LANE_OP void attention_tiles(const mf_attention_args *a, uint32_t first, uint32_t end,
+                                attention_state *s)
+{
+    for (; first < end; first += TILE_POSITIONS) {
+        const uint32_t n = end - first < TILE_POSITIONS ? end - first : TILE_POSITIONS;
+        const attention_tile t = attention_load(a, first, n);
+        attention_tile_all(a, &t, s);
+    }
+}
+
 MF_LANE_OP void attention_lanes(const mf_attention_args *a)
 {
     attention_state s;
-    const uint32_t n_queries = a->n_rows * a->n_heads, n_kv = a->n_kv + a->n_rows - 1;
-    const uint32_t end = n_kv < a->end ? n_kv : a->end;
+    const uint32_t n_queries = a->n_rows * a->n_kv_heads * a->n_heads;
+    const uint32_t n_kv = a->n_kv + a->n_rows - 1, end = n_kv < a->end ? n_kv : a->end;
     uint32_t first = mf_attention_first(a->window, a->window_is_chunk, a->n_kv);
     first = first / TILE_POSITIONS * TILE_POSITIONS;
+    first = first > a->begin ? first : a->begin;
     memset(a->out, 0, (size_t)n_queries * a->head_dim * sizeof *a->out);
     for (uint32_t i = 0; i < n_queries; i++)
         a->sums[i] = (mf_attention_sum){-INFINITY, 0};
-    for (first = first > a->begin ? first : a->begin; first < end; first += TILE_POSITIONS) {
-        const uint32_t n = end - first < TILE_POSITIONS ? end - first : TILE_POSITIONS;
-        const attention_tile t = attention_load(a, first, n);
-        attention_tile_all(a, &t, &s);
+    if (is_one_row(a)) {
+        (a->cache_type == MF_F32    ? one_row_f32
+         : a->cache_type == MF_BF16 ? one_row_bf16
+                                    : one_row_q8)(a, first, end, &s);
+        return;
+    }
+    for (uint32_t g = 0; g < a->n_kv_heads; g++) {
+        const mf_attention_args one = mf_attention_of_head(a, g);
+        attention_tiles(&one, first, end, &s);
     }
 }
 

@@ -24,6 +24,26 @@ MF_LANE_OP lanes lanes_load(const float *p, size_t n)
     return n >= LANES ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, lanes_mask(n));
 }
 
+/* In a register from here on: gcc 12 would load it once more for each product that it is part of.
+ */
+MF_LANE_OP lanes lanes_hold(lanes v)
+{
+    __asm__("" : "+x"(v));
+    return v;
+}
+
+/* A whole vector of bfloat16; of signed bytes. */
+MF_LANE_OP lanes lanes_load_bf16(const void *p)
+{
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+
+MF_LANE_OP lanes lanes_load_bytes(const void *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
 /* Past the caches, to an address that is a multiple of the vector; lanes_fence before others look.
  */
 MF_LANE_OP void lanes_stream(float *p, lanes v)

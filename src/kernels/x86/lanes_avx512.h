@@ -23,6 +23,26 @@ MF_LANE_OP lanes lanes_load(const float *p, size_t n)
     return n >= LANES ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(lanes_mask(n), p);
 }
 
+/* In a register from here on: gcc 12 would load it once more for each product that it is part of.
+ */
+MF_LANE_OP lanes lanes_hold(lanes v)
+{
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+/* A whole vector of bfloat16; of signed bytes. */
+MF_LANE_OP lanes lanes_load_bf16(const void *p)
+{
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+
+MF_LANE_OP lanes lanes_load_bytes(const void *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
 /* Past the caches, to an address that is a multiple of the vector; lanes_fence before others look.
  */
 MF_LANE_OP void lanes_stream(float *p, lanes v)
