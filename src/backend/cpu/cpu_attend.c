@@ -291,20 +291,26 @@ static void cut(attend_job *job, uint32_t n_kv, uint32_t n_heads)
     job->n_parts = (p->n_kv_heads + n_kv - 1) / n_kv * job->n_head_parts;
 }
 
+static uint32_t between(uint32_t least, uint32_t n, uint32_t most)
+{
+    n = n < most ? n : most;
+    return n > least ? n : least;
+}
+
 /* Rows of a block, key heads and heads of a task: as many as may be. */
 static void cut_least(attend_job *job)
 {
     const mf_attention_params *p = &job->op->u.attention;
     const uint32_t group = p->n_heads / p->n_kv_heads;
-    const uint32_t n_heads = group < MF_ATTENTION_QUERIES ? group : MF_ATTENTION_QUERIES;
+    const uint32_t n_heads = between(1, group, MF_ATTENTION_QUERIES);
     const uint32_t room = MF_ATTENTION_QUERIES / n_heads;
-    uint32_t n_most = 0, first;
+    uint32_t n_most = 1, first;
     for (uint32_t i = 0; i < job->be->n_sequences; i++) {
         const uint32_t n = rows_of(job->op, &job->be->sequences[i], &first);
         n_most = n > n_most ? n : n_most;
     }
-    job->n_block_rows = room < n_most ? room : n_most;
-    cut(job, n_most > 1 ? 1 : room < p->n_kv_heads ? room : p->n_kv_heads, n_heads);
+    job->n_block_rows = between(1, room, n_most);
+    cut(job, n_most > 1 ? 1 : between(1, room, p->n_kv_heads), n_heads);
 }
 
 /* Smaller tasks. */
