@@ -84,7 +84,7 @@ typedef struct mf_attention_args {
     const unsigned char *const *pages; /* those that the positions lie in */
     size_t k_offset, v_offset;         /* bytes from a page to its first position's key and value */
     size_t kv_row_bytes;               /* from one position to the next */
-    size_t scales_at;                  /* 8 bits: from the first key head's values to its scales */
+    size_t scales_at;                  /* mf_attention_scales_at of key head 0 */
     mf_dtype cache_type;               /* MF_F32, MF_BF16 or MF_Q8 */
     uint32_t n_rows, n_kv_heads, n_heads; /* their product: 1 to MF_ATTENTION_QUERIES */
     uint32_t begin, end; /* the positions at hand; begin is a multiple of the tile */
@@ -108,7 +108,7 @@ static inline uint32_t mf_attention_first(uint32_t window, bool is_chunk, uint32
     return n > window ? n - window : 0;
 }
 
-/* The same from key head g's values. */
+/* 8 bits: from key head g's values to its scales. */
 static inline size_t mf_attention_scales_at(const mf_attention_args *a, uint32_t g)
 {
     return a->scales_at + g * (2 * (size_t)mf_cache_blocks(a->head_dim)) - (size_t)g * a->head_dim;

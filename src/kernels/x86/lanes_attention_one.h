@@ -3,7 +3,7 @@
  * Attention of one row over the vectors of lanes_<isa>.h, all key heads together: the heads of each
  * see the same positions. Memory is what binds, and gives a core its full speed only for what lies
  * side by side: so keys and values are met where they lie and in that order, once, two positions'
- * keys and four positions' values by all queries, while what comes some KB later is fetched into
+ * keys and eight positions' values by all queries, while what comes some KB later is fetched into
  * the second cache, a line between the products of another. (Key head by key head, a row of each
  * position, comes at half the speed; and into the first cache a core has few lines on their way at
  * a time.) A query's sums are those of lanes_attention.h, which includes this.
@@ -13,10 +13,13 @@
 
 enum {
     ONE_BLOCK = LANES == 16 ? 8 : 4, /* queries by two vectors: what the registers hold */
-    ONE_KEYS = 2,                    /* positions that are met together */
-    ONE_VALUES = 8,
-    ONE_AHEAD_BYTES = 16384 /* how far ahead is fetched, in whole rows */
+    ONE_KEYS = 2,                    /* of so many positions are met together, */
+    ONE_VALUES = 8,                  /* and values; a tile's are whole sets of them */
+    ONE_AHEAD_BYTES = 16384          /* how far ahead is fetched, in whole sets */
 };
+
+_Static_assert(2 * MF_ATTENTION_TILE >= MF_ATTENTION_QUERIES,
+               "the scratch has room for all queries");
 
 /* The rows of a tile as they lie, and the next one's (the last has its own again). */
 typedef struct attention_rows {
