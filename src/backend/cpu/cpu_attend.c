@@ -27,7 +27,8 @@ typedef struct attend_job {
     bool is_last;                       /* these are the last segments */
 } attend_job;
 
-/* Consecutive rows of a sequence, and heads that share a key head. */
+/* Consecutive rows of a sequence, and heads that share a key head; or one row, and those of
+ * several. */
 typedef struct block {
     const mf_sequence *seq;
     uint32_t row, n_rows;                        /* of the operation */
