@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The fixed-point product of affine weights by tiles: panels unpacked as for vectors
- * (fixed_product.h), whose group of 16 rows is a tile as it lies, 16 fours of columns; those of one
- * parity at a time, as a token's digits lie. Sums of a group are exact, and rounded where the other
- * product rounds them: the same bits.
+ * (fixed_product.h), whose group of 16 rows is a tile as it lies, 16 fours of columns, as a token's
+ * digit of a group is a row of one. Sums of a group are exact, and rounded where the other product
+ * rounds them: the same bits.
  *
  * The tiles of several groups are multiplied one right after the other, as each takes long and none
  * waits for another, before the sums become floats.
@@ -16,48 +16,36 @@
 
 enum {
     GROUP_SUMS = DIGITS * PANELS * MF_TILE_ROWS, /* vectors: [digit][panel][token] */
-    GROUPS = 4                                   /* whose sums become floats together */
+    GROUPS = 2                                   /* whose sums become floats together */
 };
 
 /* A group's weights of both panels. */
 MF_INLINE void load_weights(mf_tiles *tiles, const ints *w0, const ints *w1)
 {
-    MF_TILE_LOAD(tiles, 4, w0, sizeof *w0);
-    MF_TILE_LOAD(tiles, 5, w0 + QUADS / 2, sizeof *w0);
-    MF_TILE_LOAD(tiles, 6, w1, sizeof *w1);
-    MF_TILE_LOAD(tiles, 7, w1 + QUADS / 2, sizeof *w1);
+    MF_TILE_LOAD(tiles, 3, w0, sizeof *w0);
+    MF_TILE_LOAD(tiles, 4, w1, sizeof *w1);
 }
 
-/* A digit of a group, of the tokens from x on, token_bytes apart. */
-MF_INLINE void load_digit(mf_tiles *tiles, const mf_fixed_pair *x, uint32_t d, uint32_t group,
-                          size_t token_bytes)
-{
-    MF_TILE_LOAD(tiles, 2, x->digit[0][d][group], token_bytes);
-    MF_TILE_LOAD(tiles, 3, x->digit[1][d][group], token_bytes);
-}
-
-/* n groups from g on of both panels. Loads go before the stores of what was multiplied before:
+/* n groups of both panels. Loads go before the stores of what was multiplied before:
  * they would wait for those that lie alike in a page. */
-static void dot_groups(mf_tiles *tiles, const ints *w0, const ints *w1, const mf_fixed_pair *x,
-                       uint32_t g, uint32_t n, size_t token_bytes, ints *sums)
+static void dot_groups(mf_tiles *tiles, const ints *w0, const ints *w1, const mf_fixed_digits *x,
+                       uint32_t n, size_t token_bytes, ints *sums)
 {
     load_weights(tiles, w0, w1);
-    load_digit(tiles, x + g / 2, 0, g % 2, token_bytes);
-    for (uint32_t end = g + n; g < end; g++) {
+    MF_TILE_LOAD(tiles, 2, x->digit[0], token_bytes);
+    for (const mf_fixed_digits *end = x + n; x < end; x++) {
         w0 += QUADS;
         w1 += QUADS;
         for (uint32_t d = 0; d < DIGITS; d++, sums += PANELS * MF_TILE_ROWS) {
             MF_TILE_ZERO(tiles, 0);
             MF_TILE_ZERO(tiles, 1);
-            MF_TILE_DOT_SU(tiles, 0, 2, 4);
-            MF_TILE_DOT_SU(tiles, 1, 2, 6);
-            MF_TILE_DOT_SU(tiles, 0, 3, 5);
-            MF_TILE_DOT_SU(tiles, 1, 3, 7);
+            MF_TILE_DOT_SU(tiles, 0, 2, 3);
+            MF_TILE_DOT_SU(tiles, 1, 2, 4);
             if (d + 1 < DIGITS) {
-                load_digit(tiles, x + g / 2, d + 1, g % 2, token_bytes);
-            } else if (g + 1 < end) {
+                MF_TILE_LOAD(tiles, 2, x->digit[d + 1], token_bytes);
+            } else if (x + 1 < end) {
                 load_weights(tiles, w0, w1);
-                load_digit(tiles, x + (g + 1) / 2, 0, (g + 1) % 2, token_bytes);
+                MF_TILE_LOAD(tiles, 2, x[1].digit[0], token_bytes);
             }
             MF_TILE_STORE(tiles, 0, sums, sizeof *sums);
             MF_TILE_STORE(tiles, 1, sums + MF_TILE_ROWS, sizeof *sums);
@@ -105,7 +93,7 @@ MF_INLINE void multiply_tiled(bool wide, mf_tiles *tiles, const block *b,
     memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
     for (uint32_t g = 0, n; g < n_groups; g += n) {
         n = n_groups - g < GROUPS ? n_groups - g : GROUPS;
-        dot_groups(tiles, w0 + (size_t)g * QUADS, w1 + (size_t)g * QUADS, x.digits, g, n,
+        dot_groups(tiles, w0 + (size_t)g * QUADS, w1 + (size_t)g * QUADS, x.digits + g, n,
                    token_bytes, b->sums);
         add_group_sums(wide, b, g, n, &x, token_bytes / sizeof(float), n_tokens);
     }
@@ -138,10 +126,10 @@ static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
 {
     const uint32_t n_groups = mf_fixed_groups(w), together = mf_tile_tokens(n_tokens);
     mf_tiles tiles = {0};
-    for (uint32_t i = 0; i < 4; i++) /* sums of two panels; digits of the two parities */
-        mf_tile_shape(&tiles, i, together, i < 2 ? MF_TILE_ROW_BYTES : GROUP / 2);
-    for (uint32_t i = 4; i < 8; i++) /* weights */
-        mf_tile_shape(&tiles, i, QUADS / 2, MF_TILE_ROW_BYTES);
+    for (uint32_t i = 0; i < 3; i++) /* sums of two panels; digits */
+        mf_tile_shape(&tiles, i, together, MF_TILE_ROW_BYTES);
+    for (uint32_t i = 3; i < 5; i++) /* weights */
+        mf_tile_shape(&tiles, i, QUADS, MF_TILE_ROW_BYTES);
     MF_TILES_OPEN(&tiles);
     for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
         block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
