@@ -91,15 +91,27 @@ MF_LANE_OP lanes wide_sums(uint32_t bits, ints low, ints high, int32_t offset)
     return lanes_fma(highs, lanes_set(65536.0f), lows);
 }
 
-/* What group g adds to the outputs: the one place where floats are rounded. */
+/* What a group adds to the outputs: the one place where floats are rounded. */
+MF_LANE_OP lanes add_scaled(lanes scale, lanes bias, lanes sum, float unit, float activations,
+                            lanes acc)
+{
+    scale = lanes_mul(scale, lanes_set(unit));
+    bias = lanes_mul(bias, lanes_set(activations));
+    return lanes_add(acc, lanes_fma(sum, scale, bias));
+}
+
+/* Where the scales and biases of group g of activations are. */
+MF_LANE_OP size_t scales_at(const panel *p, uint32_t g)
+{
+    return (size_t)(p->w->shape.group == GROUP ? g : g * GROUP / p->w->shape.group) * ROWS;
+}
+
 MF_LANE_OP lanes add_group(const panel *p, uint32_t g, lanes sum, float unit, float activations,
                            lanes acc)
 {
-    const size_t at =
-        (size_t)(p->w->shape.group == GROUP ? g : g * GROUP / p->w->shape.group) * ROWS;
-    lanes scale = lanes_mul(lanes_load(p->scales + at, ROWS), lanes_set(unit));
-    lanes bias = lanes_mul(lanes_load(p->biases + at, ROWS), lanes_set(activations));
-    return lanes_add(acc, lanes_fma(sum, scale, bias));
+    const size_t at = scales_at(p, g);
+    return add_scaled(lanes_load(p->scales + at, ROWS), lanes_load(p->biases + at, ROWS), sum, unit,
+                      activations, acc);
 }
 
 /* By way of `row`, [ROWS]. */

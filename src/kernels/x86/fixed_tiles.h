@@ -53,28 +53,36 @@ static void dot_groups(mf_tiles *tiles, const ints *w0, const ints *w1, const mf
     }
 }
 
-/* What n groups from g on of n_tokens tokens add to b->outputs, [token][panel]. */
-MF_INLINE void add_group_sums(bool wide, const block *b, uint32_t g, uint32_t n,
+/* What n (at most GROUPS, a constant) groups from g on of n_tokens tokens add to b->outputs,
+ * [token][panel]. */
+MF_INLINE void add_group_sums(uint32_t bits, const block *b, uint32_t g, uint32_t n,
                               const mf_fixed_token *x, size_t stride, uint32_t n_tokens)
 {
-    const uint32_t bits = b->panels[0].w->shape.bits;
+    lanes scales[GROUPS][PANELS], biases[GROUPS][PANELS];
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t p = 0; p < PANELS; p++) {
+            const size_t at = scales_at(&b->panels[p], g + i);
+            scales[i][p] = lanes_load(b->panels[p].scales + at, ROWS);
+            biases[i][p] = lanes_load(b->panels[p].biases + at, ROWS);
+        }
     float *out = b->outputs;
     for (uint32_t t = 0; t < n_tokens; t++, out += PANELS * ROWS) {
         lanes acc[PANELS] = {lanes_load(out, ROWS), lanes_load(out + ROWS, ROWS)};
-        const ints *sums = b->sums + t;
-        for (uint32_t i = 0; i < n; i++, sums += GROUP_SUMS) {
+        MF_UNROLL(2)
+        for (uint32_t i = 0; i < n; i++) {
             const size_t at = g + i + t * stride;
             MF_UNROLL(2)
             for (uint32_t p = 0; p < PANELS; p++) {
-                const ints *digits = sums + p * MF_TILE_ROWS;
+                const ints *digits = b->sums + (size_t)i * GROUP_SUMS + p * MF_TILE_ROWS + t;
                 const ints high = digits[2 * PANELS * MF_TILE_ROWS];
                 const ints low =
                     ints_add(_mm512_slli_epi32(digits[PANELS * MF_TILE_ROWS], 8), digits[0]);
                 const lanes sum =
-                    wide ? wide_sums(bits, low, high, x->offsets[at])
-                         : narrow_sums(bits, ints_add(_mm512_slli_epi32(high, 16), low),
-                                       x->offsets[at]);
-                acc[p] = add_group(&b->panels[p], g + i, sum, x->units[at], x->sums[at], acc[p]);
+                    is_wide(bits) ? wide_sums(bits, low, high, x->offsets[at])
+                                  : narrow_sums(bits, ints_add(_mm512_slli_epi32(high, 16), low),
+                                                x->offsets[at]);
+                acc[p] =
+                    add_scaled(scales[i][p], biases[i][p], sum, x->units[at], x->sums[at], acc[p]);
             }
         }
         lanes_store(out, ROWS, acc[0]);
@@ -83,19 +91,22 @@ MF_INLINE void add_group_sums(bool wide, const block *b, uint32_t g, uint32_t n,
 }
 
 /* Two panels by n_tokens tokens, at most a tile's. */
-MF_INLINE void multiply_tiled(bool wide, mf_tiles *tiles, const block *b,
+MF_INLINE void multiply_tiled(uint32_t bits, mf_tiles *tiles, const block *b,
                               const unsigned char *tokens, size_t token_bytes, uint32_t n_tokens,
                               float *y, size_t y_stride)
 {
     const uint32_t n_groups = mf_fixed_groups(b->panels[0].w);
     const mf_fixed_token x = mf_fixed_token_at(tokens, n_groups);
     const ints *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
+    const size_t stride = token_bytes / sizeof(float);
     memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
-    for (uint32_t g = 0, n; g < n_groups; g += n) {
-        n = n_groups - g < GROUPS ? n_groups - g : GROUPS;
-        dot_groups(tiles, w0 + (size_t)g * QUADS, w1 + (size_t)g * QUADS, x.digits + g, n,
-                   token_bytes, b->sums);
-        add_group_sums(wide, b, g, n, &x, token_bytes / sizeof(float), n_tokens);
+    for (uint32_t g = 0, n; g < n_groups; g += n, w0 += n * QUADS, w1 += n * QUADS) {
+        n = n_groups - g < GROUPS ? 1 : GROUPS;
+        dot_groups(tiles, w0, w1, x.digits + g, n, token_bytes, b->sums);
+        if (n == GROUPS)
+            add_group_sums(bits, b, g, GROUPS, &x, stride, n_tokens);
+        else
+            add_group_sums(bits, b, g, 1, &x, stride, n_tokens);
     }
     for (uint32_t p = 0; p < b->n_panels; p++)
         for (uint32_t t = 0; t < n_tokens; t++)
@@ -104,20 +115,45 @@ MF_INLINE void multiply_tiled(bool wide, mf_tiles *tiles, const block *b,
 }
 
 /* By all tokens, `together` in a tile. */
-static void multiply_all_tiled(mf_tiles *tiles, const block *b, const unsigned char *tokens,
-                               uint32_t n_tokens, uint32_t together, float *y, size_t y_stride)
+MF_INLINE void multiply_all_tiled(uint32_t bits, mf_tiles *tiles, const block *b,
+                                  const unsigned char *tokens, uint32_t n_tokens,
+                                  uint32_t together, float *y, size_t y_stride)
 {
     const size_t token_bytes = mf_fixed_token_bytes(b->panels[0].w);
     for (uint32_t i = 0; i * together < n_tokens; i++) {
         const uint32_t first = mf_tile_first(i, together, n_tokens);
-        const unsigned char *x = tokens + first * token_bytes;
-        if (is_wide(b->panels[0].w->shape.bits))
-            multiply_tiled(true, tiles, b, x, token_bytes, together, y + first * y_stride,
-                           y_stride);
-        else
-            multiply_tiled(false, tiles, b, x, token_bytes, together, y + first * y_stride,
-                           y_stride);
+        multiply_tiled(bits, tiles, b, tokens + first * token_bytes, token_bytes, together,
+                       y + first * y_stride, y_stride);
     }
+}
+
+/* Each width has code of its own. */
+static void multiply_any_tiled(mf_tiles *tiles, const block *b, const unsigned char *tokens,
+                               uint32_t n_tokens, uint32_t together, float *y, size_t y_stride)
+{
+#define MULTIPLY_TILED(bits) \
+    multiply_all_tiled(bits, tiles, b, tokens, n_tokens, together, y, y_stride)
+    switch (b->panels[0].w->shape.bits) {
+    case 2:
+        MULTIPLY_TILED(2);
+        break;
+    case 3:
+        MULTIPLY_TILED(3);
+        break;
+    case 5:
+        MULTIPLY_TILED(5);
+        break;
+    case 6:
+        MULTIPLY_TILED(6);
+        break;
+    case 8:
+        MULTIPLY_TILED(8);
+        break;
+    default:
+        MULTIPLY_TILED(4);
+        break;
+    }
+#undef MULTIPLY_TILED
 }
 
 static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
@@ -142,7 +178,7 @@ static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
         }
         if (b.n_panels == 1) /* the second is the first again, and not stored */
             b.panels[1] = b.panels[0];
-        multiply_all_tiled(&tiles, &b, tokens, n_tokens, together, y + (row - row0), y_stride);
+        multiply_any_tiled(&tiles, &b, tokens, n_tokens, together, y + (row - row0), y_stride);
     }
     MF_TILES_CLOSE(&tiles);
 }
