@@ -46,8 +46,7 @@ MF_LANE_OP int32x4_t of_token(int32x4_t rows01, int32x4_t rows23, uint32_t token
 
 /* n_tokens is a constant; of an odd number the last one goes with itself. */
 MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, const ints *w1,
-                                 const mf_fixed_digits *x, size_t x_stride,
-                                 ints *sums)
+                                 const mf_fixed_digits *x, size_t x_stride, ints *sums)
 {
     (void)wide;
     const uint32_t n_pairs = (n_tokens + 1) / 2;

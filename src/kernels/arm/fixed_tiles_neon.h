@@ -65,8 +65,7 @@ MF_LANE_OP ints add_products(ints sum, const ints *weights, int8x16_t digits)
 
 /* n_tokens is a constant. */
 MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, const ints *w1,
-                                 const mf_fixed_digits *x, size_t x_stride,
-                                 ints *sums)
+                                 const mf_fixed_digits *x, size_t x_stride, ints *sums)
 {
     (void)wide;
     ints acc[PANELS * TILE];

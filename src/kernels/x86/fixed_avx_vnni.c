@@ -28,8 +28,7 @@ MF_INLINE __m256i add_digit(__m256i acc, const group_64 *weights, const group_64
 
 /* A group of four rows, in one part or two (of 4 bits and fewer, and of more). */
 MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4], size_t at,
-                              size_t ahead, const mf_fixed_digits *x, int32_t *sums,
-                              int32_t *highs)
+                              size_t ahead, const mf_fixed_digits *x, int32_t *sums, int32_t *highs)
 {
     __m256i low[4], high[4];
     group_64 digits[DIGITS];
@@ -58,8 +57,7 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
 {
     int32_t *highs = sums + (size_t)n_groups * ROWS;
     for (uint32_t g = 0; g < n_groups; g++, sums += ROWS, highs += ROWS)
-        sum_group_rows(bits, rows, (size_t)g * bits * (GROUP / 8), ahead, x + g, sums,
-                       highs);
+        sum_group_rows(bits, rows, (size_t)g * bits * (GROUP / 8), ahead, x + g, sums, highs);
 }
 
 /* ------------------------------------------------------------------------------- many tokens -- */
@@ -98,8 +96,7 @@ __attribute__((noinline)) static void multiply_digit_of_tile(const __m256i *w0, 
 }
 
 MF_INLINE void sum_group_tokens(bool wide, uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
-                                const mf_fixed_digits *x, size_t x_stride,
-                                __m256i *sums)
+                                const mf_fixed_digits *x, size_t x_stride, __m256i *sums)
 {
     __m256i parts[DIGITS][PANELS * TILE];
     for (uint32_t d = 0; d < DIGITS; d++) {

@@ -80,8 +80,8 @@ MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, s
 
 /* 4 bits: sums of all groups of four rows, group g's at sums + g * ROWS. */
 __attribute__((noinline)) static void sum_rows_4(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const ordered *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     uint32_t g = 0;
     for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS) {
@@ -243,8 +243,8 @@ MF_INLINE void sum_four_groups(const unsigned char *const rows[4], size_t at, si
 
 /* A function of its own for each width: within the others gcc 12 keeps no sums in registers. */
 __attribute__((noinline)) static void sum_rows_2(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const ordered *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     uint32_t g = 0;
     for (; g + 4 <= n_groups; g += 4, sums += (size_t)4 * ROWS)
@@ -254,29 +254,29 @@ __attribute__((noinline)) static void sum_rows_2(const unsigned char *const rows
 }
 
 __attribute__((noinline)) static void sum_rows_3(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const ordered *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     sum_all_groups(3, rows, n_groups, ahead, x, sums);
 }
 
 __attribute__((noinline)) static void sum_rows_5(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const ordered *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     sum_all_groups(5, rows, n_groups, ahead, x, sums);
 }
 
 __attribute__((noinline)) static void sum_rows_6(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const ordered *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     sum_all_groups(6, rows, n_groups, ahead, x, sums);
 }
 
 __attribute__((noinline)) static void sum_rows_8(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const ordered *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     sum_all_groups(8, rows, n_groups, ahead, x, sums);
 }

@@ -49,8 +49,7 @@ add_half_of_tile(const ints *w0, const ints *w1, const signed char *x, size_t x_
 
 /* n_tokens is a constant. */
 MF_LANE_OP void add_halves(uint32_t n_tokens, const ints *w0, const ints *w1,
-                           const mf_fixed_digits *x, uint32_t digit, size_t x_stride,
-                           ints *sums)
+                           const mf_fixed_digits *x, uint32_t digit, size_t x_stride, ints *sums)
 {
     for (uint32_t i = 0; i < 2; i++, w0 += HALF, w1 += HALF) {
         if (n_tokens == TILE)
@@ -61,8 +60,7 @@ MF_LANE_OP void add_halves(uint32_t n_tokens, const ints *w0, const ints *w1,
 }
 
 MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, const ints *w1,
-                                 const mf_fixed_digits *x, size_t x_stride,
-                                 ints *sums)
+                                 const mf_fixed_digits *x, size_t x_stride, ints *sums)
 {
     (void)wide;
     for (uint32_t i = 0; i < PANELS * n_tokens; i++)

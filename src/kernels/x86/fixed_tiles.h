@@ -116,8 +116,8 @@ MF_INLINE void multiply_tiled(uint32_t bits, mf_tiles *tiles, const block *b,
 
 /* By all tokens, `together` in a tile. */
 MF_INLINE void multiply_all_tiled(uint32_t bits, mf_tiles *tiles, const block *b,
-                                  const unsigned char *tokens, uint32_t n_tokens,
-                                  uint32_t together, float *y, size_t y_stride)
+                                  const unsigned char *tokens, uint32_t n_tokens, uint32_t together,
+                                  float *y, size_t y_stride)
 {
     const size_t token_bytes = mf_fixed_token_bytes(b->panels[0].w);
     for (uint32_t i = 0; i * together < n_tokens; i++) {
