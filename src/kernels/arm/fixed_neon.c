@@ -41,13 +41,13 @@ MF_LANE_OP int8x16_t low_bytes(const int32x4_t v[4])
     return vuzp1q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b));
 }
 
-static void store_digit(mf_fixed_pair *pair, int digit, uint32_t group, const int32x4_t v[VECTORS])
+static void store_digit(mf_fixed_digits *to, int digit, const int32x4_t v[VECTORS])
 {
     for (int i = 0; i < 2; i++) {
         const int8x16_t a = low_bytes(v + (ptrdiff_t)8 * i),
                         b = low_bytes(v + (ptrdiff_t)8 * i + 4);
-        vst1q_s8(pair->digit[0][digit][group] + (ptrdiff_t)16 * i, vuzp1q_s8(a, b));
-        vst1q_s8(pair->digit[1][digit][group] + (ptrdiff_t)16 * i, vuzp2q_s8(a, b));
+        vst1q_s8(to->digit[digit][0] + (ptrdiff_t)16 * i, vuzp1q_s8(a, b));
+        vst1q_s8(to->digit[digit][1] + (ptrdiff_t)16 * i, vuzp2q_s8(a, b));
     }
 }
 
@@ -55,8 +55,8 @@ static void store_digit(mf_fixed_pair *pair, int digit, uint32_t group, const in
 void mf_fixed_prepare_neon(const mf_matrix *w, const float *x, void *out)
 {
     const uint32_t n_groups = mf_fixed_groups(w);
-    mf_fixed_pair *pairs = out;
-    float *units = (float *)(void *)(pairs + mf_fixed_pairs(n_groups)), *sums = units + n_groups;
+    mf_fixed_digits *digits = out;
+    float *units = (float *)(void *)(digits + n_groups), *sums = units + n_groups;
     int32_t *offsets = (int32_t *)(void *)(sums + n_groups);
     for (uint32_t g = 0; g < n_groups; g++, x += GROUP) {
         float32x4_t values[VECTORS];
@@ -73,7 +73,7 @@ void mf_fixed_prepare_neon(const mf_matrix *w, const float *x, void *out)
         sums[g] = (float)sum * units[g];
         offsets[g] = (int32_t)(-8 * (int64_t)sum);
         for (int d = 0; d < DIGITS; d++) {
-            store_digit(&pairs[g / 2], d, g % 2, v);
+            store_digit(&digits[g], d, v);
             for (int i = 0; i < VECTORS; i++) /* what is left, above this byte as a signed one */
                 v[i] = vshrq_n_s32(vaddq_s32(v[i], vdupq_n_s32(128)), 8);
         }

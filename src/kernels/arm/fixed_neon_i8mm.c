@@ -46,8 +46,7 @@ MF_LANE_OP int32x4_t of_token(int32x4_t rows01, int32x4_t rows23, uint32_t token
 
 /* n_tokens is a constant; of an odd number the last one goes with itself. */
 MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, const ints *w1,
-                                 const mf_fixed_pair *x, uint32_t group, size_t x_stride,
-                                 ints *sums)
+                                 const mf_fixed_digits *x, size_t x_stride, ints *sums)
 {
     (void)wide;
     const uint32_t n_pairs = (n_tokens + 1) / 2;
@@ -63,7 +62,7 @@ MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, c
             acc[t][i / ROW_PAIRS][i % ROW_PAIRS] =
                 vshlq_n_s32(acc[t][i / ROW_PAIRS][i % ROW_PAIRS], 8);
         for (uint32_t j = 0; j < 2 * EIGHTS; j++) {
-            const signed char *digits = x->digit[j / EIGHTS][d][group] + (size_t)(j % EIGHTS) * 8;
+            const signed char *digits = x->digit[d][j / EIGHTS] + (size_t)(j % EIGHTS) * 8;
             const ints *w[PANELS] = {w0 + (size_t)2 * j, w1 + (size_t)2 * j};
             MF_UNROLL(2)
             for (uint32_t t = 0; t < n_pairs; t++) {

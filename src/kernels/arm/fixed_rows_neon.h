@@ -85,7 +85,7 @@ MF_LANE_OP int8x16_t high_nibbles(uint8x16_t v)
 }
 
 /* The sums of a group of one row, spread over four lanes. */
-MF_LANE_OP int32x4_t sum_group(const unsigned char *weights, const mf_fixed_pair *x, uint32_t group)
+MF_LANE_OP int32x4_t sum_group(const unsigned char *weights, const mf_fixed_digits *x)
 {
     const uint8x16_t first = vld1q_u8(weights), second = vld1q_u8(weights + 16);
     const int8x16_t w[2][2] = {{low_nibbles(first), low_nibbles(second)},
@@ -95,8 +95,8 @@ MF_LANE_OP int32x4_t sum_group(const unsigned char *weights, const mf_fixed_pair
     for (int d = 0; d < DIGITS; d++) {
         sums[d] = vdupq_n_s32(0);
         for (int i = 0; i < 2; i++) {
-            sums[d] = dot(sums[d], w[i][0], vld1q_s8(x->digit[i][d][group]));
-            sums[d] = dot(sums[d], w[i][1], vld1q_s8(x->digit[i][d][group] + 16));
+            sums[d] = dot(sums[d], w[i][0], vld1q_s8(x->digit[d][i]));
+            sums[d] = dot(sums[d], w[i][1], vld1q_s8(x->digit[d][i] + 16));
         }
     }
     const int32x4_t high = vaddq_s32(vshlq_n_s32(sums[2], 8), sums[1]);
@@ -104,29 +104,29 @@ MF_LANE_OP int32x4_t sum_group(const unsigned char *weights, const mf_fixed_pair
 }
 
 MF_LANE_OP void sum_group_rows(const unsigned char *const rows[4], uint32_t g,
-                               const mf_fixed_pair *x, uint32_t group, int32_t *sums)
+                               const mf_fixed_digits *x, int32_t *sums)
 {
     int32x4_t s[4];
     MF_UNROLL(4)
     for (int r = 0; r < 4; r++)
-        s[r] = sum_group(rows[r] + (size_t)g * GROUP_BYTES, x, group);
+        s[r] = sum_group(rows[r] + (size_t)g * GROUP_BYTES, x);
     vst1q_s32(sums, vpaddq_s32(vpaddq_s32(s[0], s[1]), vpaddq_s32(s[2], s[3])));
 }
 
 /* Sums of all groups of four rows, group g's at sums + g * ROWS. */
 static void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
-                     size_t ahead, const mf_fixed_pair *x, int32_t *sums)
+                     size_t ahead, const mf_fixed_digits *x, int32_t *sums)
 {
     (void)bits;
     uint32_t g = 0;
-    for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS, x++) {
+    for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS) {
         for (int r = 0; r < 4; r++)
             __builtin_prefetch(rows[r] + (size_t)g * GROUP_BYTES + ahead);
-        sum_group_rows(rows, g, x, 0, sums);
-        sum_group_rows(rows, g + 1, x, 1, sums + ROWS);
+        sum_group_rows(rows, g, x + g, sums);
+        sum_group_rows(rows, g + 1, x + g + 1, sums + ROWS);
     }
     if (g < n_groups)
-        sum_group_rows(rows, g, x, 0, sums);
+        sum_group_rows(rows, g, x + g, sums);
 }
 
 /* The packed weights of group g of a panel's rows, 32 bytes each. */

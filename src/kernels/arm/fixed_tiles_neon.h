@@ -65,8 +65,7 @@ MF_LANE_OP ints add_products(ints sum, const ints *weights, int8x16_t digits)
 
 /* n_tokens is a constant. */
 MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, const ints *w1,
-                                 const mf_fixed_pair *x, uint32_t group, size_t x_stride,
-                                 ints *sums)
+                                 const mf_fixed_digits *x, size_t x_stride, ints *sums)
 {
     (void)wide;
     ints acc[PANELS * TILE];
@@ -79,7 +78,7 @@ MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, c
             acc[i].val[1] = vshlq_n_s32(acc[i].val[1], 8);
         }
         for (uint32_t j = 0; j < QUADS; j++) {
-            const signed char *digits = x->digit[j / HALF][d][group] + (size_t)(j % HALF) * 4;
+            const signed char *digits = x->digit[d][j / HALF] + (size_t)(j % HALF) * 4;
             MF_UNROLL(4)
             for (uint32_t t = 0; t < n_tokens; t++) {
                 const int8x16_t v = four(digits + t * x_stride);

@@ -5,8 +5,17 @@
 
 #include "kernels/x86/fixed_panel.h"
 
-MF_LANE_OP const mf_fixed_pair *order_token(uint32_t bits, const mf_fixed_pair *x,
-                                            uint32_t n_groups, mf_fixed_pair *to)
+typedef mf_fixed_digits ordered;
+
+/* Bytes of a token in its order. */
+MF_LANE_OP size_t ordered_bytes(uint32_t n_groups)
+{
+    (void)n_groups;
+    return 0;
+}
+
+MF_LANE_OP const ordered *order_token(uint32_t bits, const mf_fixed_digits *x, uint32_t n_groups,
+                                      void *to)
 {
     (void)bits;
     (void)n_groups;

@@ -37,12 +37,12 @@ MF_INLINE __m256i low_bytes(const __m256i v[4])
     return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(in_order, parity), 0xd8);
 }
 
-MF_INLINE void store_digit(mf_fixed_pair *pair, int digit, uint32_t group, const __m256i v[8])
+MF_INLINE void store_digit(mf_fixed_digits *to, int digit, const __m256i v[8])
 {
     const __m256i a = low_bytes(v), b = low_bytes(v + 4);
-    _mm256_storeu_si256((__m256i *)(void *)pair->digit[0][digit][group],
+    _mm256_storeu_si256((__m256i *)(void *)to->digit[digit][0],
                         _mm256_permute2x128_si256(a, b, 0x20));
-    _mm256_storeu_si256((__m256i *)(void *)pair->digit[1][digit][group],
+    _mm256_storeu_si256((__m256i *)(void *)to->digit[digit][1],
                         _mm256_permute2x128_si256(a, b, 0x31));
 }
 
@@ -50,8 +50,8 @@ MF_INLINE void store_digit(mf_fixed_pair *pair, int digit, uint32_t group, const
 void mf_fixed_prepare_avx2(const mf_matrix *w, const float *x, void *out)
 {
     const uint32_t n_groups = mf_fixed_groups(w);
-    mf_fixed_pair *pairs = out;
-    float *units = (float *)(void *)(pairs + mf_fixed_pairs(n_groups)), *sums = units + n_groups;
+    mf_fixed_digits *digits = out;
+    float *units = (float *)(void *)(digits + n_groups), *sums = units + n_groups;
     int32_t *offsets = (int32_t *)(void *)(sums + n_groups);
     for (uint32_t g = 0; g < n_groups; g++, x += GROUP) {
         __m256i v[8];
@@ -66,7 +66,7 @@ void mf_fixed_prepare_avx2(const mf_matrix *w, const float *x, void *out)
         sums[g] = (float)sum * units[g];
         offsets[g] = (int32_t)(-8 * (int64_t)sum);
         for (int d = 0; d < DIGITS; d++) {
-            store_digit(&pairs[g / 2], d, g % 2, v);
+            store_digit(&digits[g], d, v);
             for (int i = 0; i < 8; i++) /* what is left, above this byte as a signed one */
                 v[i] = _mm256_srai_epi32(_mm256_add_epi32(v[i], _mm256_set1_epi32(128)), 8);
         }
@@ -93,7 +93,7 @@ MF_INLINE __m256i sum_two_rows(const group_64 weights[2], const group_64 *digits
 /* Sums of a group of four rows. They are words as long as they fit (16 * 15 * 128): widening takes
  * a product, of which many processors do one where they do three additions. */
 MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t g,
-                              const mf_fixed_pair *x, uint32_t group, int32_t *sums)
+                              const mf_fixed_digits *x, int32_t *sums)
 {
     const __m256i one = _mm256_set1_epi16(1), shift = _mm256_set1_epi16(256);
     group_64 weights[4];
@@ -105,7 +105,7 @@ MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4],
             weights[r] = group_weights(bits, rows[r] + (size_t)g * bits * (GROUP / 8));
         MF_UNROLL(3)
         for (int d = 0; d < DIGITS; d++) {
-            const group_64 digits = group_digits(bits, x, d, group);
+            const group_64 digits = group_digits(bits, x, d);
             words[i][d] = sum_two_rows(weights + 2 * i, &digits);
         }
     }
@@ -123,18 +123,18 @@ MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4],
 
 /* Sums of all groups of four rows, group g's at sums + g * ROWS. */
 MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
-                        size_t ahead, const mf_fixed_pair *x, int32_t *sums)
+                        size_t ahead, const mf_fixed_digits *x, int32_t *sums)
 {
     uint32_t g = 0;
-    for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS, x++) {
+    for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS) {
         for (int r = 0; r < 4; r++)
             _mm_prefetch((const char *)rows[r] + (size_t)g * bits * (GROUP / 8) + ahead,
                          _MM_HINT_T0);
-        sum_group_rows(bits, rows, g, x, 0, sums);
-        sum_group_rows(bits, rows, g + 1, x, 1, sums + ROWS);
+        sum_group_rows(bits, rows, g, x + g, sums);
+        sum_group_rows(bits, rows, g + 1, x + g + 1, sums + ROWS);
     }
     if (g < n_groups)
-        sum_group_rows(bits, rows, g, x, 0, sums);
+        sum_group_rows(bits, rows, g, x + g, sums);
 }
 
 /* ------------------------------------------------------------------------------- many tokens -- */

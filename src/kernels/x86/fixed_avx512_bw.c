@@ -45,11 +45,6 @@ MF_INLINE __m512i low_bytes(const __m512i v[4])
     return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), bytes);
 }
 
-MF_INLINE void store_half(signed char *out, __m256i bytes)
-{
-    _mm256_storeu_si256((__m256i *)(void *)out, bytes);
-}
-
 /* The sum of 64 integers, modulo 2^32: what is not finite became integers of any size. (The
  * intrinsic for a vector's sum adds its last ones as signed integers, which must not overflow.) */
 MF_INLINE int32_t sum_integers(const __m512i v[4])
@@ -65,8 +60,8 @@ MF_INLINE int32_t sum_integers(const __m512i v[4])
 void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
 {
     const uint32_t n_groups = mf_fixed_groups(w);
-    mf_fixed_pair *pairs = out;
-    float *units = (float *)(void *)(pairs + mf_fixed_pairs(n_groups)), *sums = units + n_groups;
+    mf_fixed_digits *digits = out;
+    float *units = (float *)(void *)(digits + n_groups), *sums = units + n_groups;
     int32_t *offsets = (int32_t *)(void *)(sums + n_groups);
     for (uint32_t g = 0; g < n_groups; g++, x += GROUP) {
         __m512 values[4];
@@ -83,9 +78,7 @@ void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
         sums[g] = (float)sum * units[g];
         offsets[g] = (int32_t)(-8 * (int64_t)sum);
         for (int d = 0; d < DIGITS; d++) {
-            const __m512i bytes = low_bytes(v);
-            store_half(pairs[g / 2].digit[0][d][g % 2], _mm512_castsi512_si256(bytes));
-            store_half(pairs[g / 2].digit[1][d][g % 2], _mm512_extracti64x4_epi64(bytes, 1));
+            _mm512_storeu_si512(digits[g].digit[d], low_bytes(v));
             for (int i = 0; i < 4; i++) /* what is left, above this byte as a signed one */
                 v[i] = _mm512_srai_epi32(_mm512_add_epi32(v[i], _mm512_set1_epi32(128)), 8);
         }
@@ -95,14 +88,14 @@ void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
 /* -------------------------------------------------------------------------------- few tokens -- */
 
 /* The sums of two groups of one row by one digit, spread over lanes of 16 bits. */
-MF_INLINE __m512i sum_digit(__m512i low, __m512i high, const mf_fixed_pair *x, int digit)
+MF_INLINE __m512i sum_digit(__m512i low, __m512i high, const ordered *x, int digit)
 {
-    return _mm512_add_epi16(_mm512_maddubs_epi16(low, _mm512_loadu_si512(x->digit[0][digit])),
-                            _mm512_maddubs_epi16(high, _mm512_loadu_si512(x->digit[1][digit])));
+    return _mm512_add_epi16(_mm512_maddubs_epi16(low, _mm512_loadu_si512(x->digit[digit][0])),
+                            _mm512_maddubs_epi16(high, _mm512_loadu_si512(x->digit[digit][1])));
 }
 
 /* The sums of two groups of one row, spread over eight lanes each. */
-MF_INLINE __m512i multiply_step(__m512i weights, const mf_fixed_pair *x)
+MF_INLINE __m512i multiply_step(__m512i weights, const ordered *x)
 {
     const __m512i one = _mm512_set1_epi16(1), shift = _mm512_set1_epi16(256);
     const __m512i low = low_nibbles(weights), high = high_nibbles(weights);
@@ -114,7 +107,7 @@ MF_INLINE __m512i multiply_step(__m512i weights, const mf_fixed_pair *x)
 
 /* One step of n (one or two, a constant) groups of four rows. */
 MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, size_t ahead,
-                                uint32_t n, const mf_fixed_pair *x)
+                                uint32_t n, const ordered *x)
 {
     __m512i sums[4];
     MF_UNROLL(4)
@@ -131,7 +124,7 @@ MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, s
 
 /* 4 bits: sums of all groups of four rows, group g's at sums + g * ROWS. */
 static void sum_nibbles(const unsigned char *const rows[4], uint32_t n_groups, size_t ahead,
-                        const mf_fixed_pair *x, int32_t *sums)
+                        const ordered *x, int32_t *sums)
 {
     uint32_t g = 0;
     for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS) {
@@ -149,7 +142,7 @@ static void sum_nibbles(const unsigned char *const rows[4], uint32_t n_groups, s
 
 /* Other bits: a group of four rows. */
 MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4], size_t at,
-                              const mf_fixed_pair *x, uint32_t group, int32_t *sums)
+                              const ordered *x, uint32_t group, int32_t *sums)
 {
     const __m512i one = _mm512_set1_epi16(1), shift = _mm512_set1_epi16(256);
     __m512i digits[DIGITS], s[4];
@@ -171,7 +164,7 @@ MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4],
 }
 
 MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
-                        size_t ahead, const mf_fixed_pair *x, int32_t *sums)
+                        size_t ahead, const ordered *x, int32_t *sums)
 {
     if (bits == 4) {
         sum_nibbles(rows, n_groups, ahead, x, sums);
@@ -212,7 +205,16 @@ MF_INLINE ints ints_times_256(ints sums)
 
 #include "kernels/x86/fixed_halves.h"
 
-#include "kernels/x86/fixed_as_it_lies.h"
+/* fixed_product.h's. */
+MF_INLINE const ordered *order_token(uint32_t bits, const mf_fixed_digits *x, uint32_t n_groups,
+                                     ordered *to)
+{
+    (void)bits;
+    for (uint32_t g = 0; g < n_groups; g += 2)
+        order_as_they_lie(x, g, n_groups, &to[g / 2]);
+    return to;
+}
+
 #include "kernels/x86/fixed_product.h"
 
 size_t mf_fixed_scratch_bytes_avx512_bw(const mf_matrix *w, uint32_t n_tokens)

@@ -28,14 +28,13 @@ MF_INLINE __m256i add_digit(__m256i acc, const group_64 *weights, const group_64
 
 /* A group of four rows, in one part or two (of 4 bits and fewer, and of more). */
 MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4], size_t at,
-                              size_t ahead, const mf_fixed_pair *x, uint32_t group, int32_t *sums,
-                              int32_t *highs)
+                              size_t ahead, const mf_fixed_digits *x, int32_t *sums, int32_t *highs)
 {
     __m256i low[4], high[4];
     group_64 digits[DIGITS];
     MF_UNROLL(3)
     for (int d = 0; d < DIGITS; d++)
-        digits[d] = group_digits(bits, x, d, group);
+        digits[d] = group_digits(bits, x, d);
     MF_UNROLL(4)
     for (int r = 0; r < 4; r++) {
         const group_64 weights = group_weights(bits, rows[r] + at);
@@ -54,12 +53,11 @@ MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4],
  * others.
  */
 MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
-                        size_t ahead, const mf_fixed_pair *x, int32_t *sums)
+                        size_t ahead, const mf_fixed_digits *x, int32_t *sums)
 {
     int32_t *highs = sums + (size_t)n_groups * ROWS;
     for (uint32_t g = 0; g < n_groups; g++, sums += ROWS, highs += ROWS)
-        sum_group_rows(bits, rows, (size_t)g * bits * (GROUP / 8), ahead, x + g / 2, g % 2, sums,
-                       highs);
+        sum_group_rows(bits, rows, (size_t)g * bits * (GROUP / 8), ahead, x + g, sums, highs);
 }
 
 /* ------------------------------------------------------------------------------- many tokens -- */
@@ -72,16 +70,14 @@ MF_INLINE void multiply_digit(uint32_t n_tokens, const __m256i *w0, const __m256
     MF_UNROLL(4)
     for (uint32_t t = 0; t < n_tokens; t++)
         acc0[t] = acc1[t] = _mm256_setzero_si256();
-    for (uint32_t i = 0; i < 2; i++, x += sizeof(mf_fixed_pair) / 2) { /* even columns, odd ones */
-        MF_ROLLED
-        for (uint32_t j = 0; j < HALF; j++) {
-            const __m256i a = *w0++, b = *w1++;
-            MF_UNROLL(4)
-            for (uint32_t t = 0; t < n_tokens; t++) {
-                const __m256i digits = four(x + t * x_stride + (size_t)j * 4);
-                acc0[t] = add_products(acc0[t], a, digits);
-                acc1[t] = add_products(acc1[t], b, digits);
-            }
+    MF_ROLLED
+    for (uint32_t j = 0; j < QUADS; j++) {
+        const __m256i a = w0[j], b = w1[j];
+        MF_UNROLL(4)
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const __m256i digits = four(x + t * x_stride + (size_t)j * 4);
+            acc0[t] = add_products(acc0[t], a, digits);
+            acc1[t] = add_products(acc1[t], b, digits);
         }
     }
     MF_UNROLL(4)
@@ -100,15 +96,14 @@ __attribute__((noinline)) static void multiply_digit_of_tile(const __m256i *w0, 
 }
 
 MF_INLINE void sum_group_tokens(bool wide, uint32_t n_tokens, const __m256i *w0, const __m256i *w1,
-                                const mf_fixed_pair *x, uint32_t group, size_t x_stride,
-                                __m256i *sums)
+                                const mf_fixed_digits *x, size_t x_stride, __m256i *sums)
 {
     __m256i parts[DIGITS][PANELS * TILE];
     for (uint32_t d = 0; d < DIGITS; d++) {
         if (n_tokens == TILE)
-            multiply_digit_of_tile(w0, w1, x->digit[0][d][group], x_stride, parts[d]);
+            multiply_digit_of_tile(w0, w1, x->digit[d][0], x_stride, parts[d]);
         else
-            multiply_digit(n_tokens, w0, w1, x->digit[0][d][group], x_stride, parts[d]);
+            multiply_digit(n_tokens, w0, w1, x->digit[d][0], x_stride, parts[d]);
     }
     for (uint32_t i = 0; i < PANELS * n_tokens; i++) {
         __m256i high = parts[1][i];

@@ -38,13 +38,13 @@ typedef struct step_digits {
     __m512i even[DIGITS], odd[DIGITS]; /* two groups' */
 } step_digits;
 
-MF_INLINE step_digits load_digits(const mf_fixed_pair *x)
+MF_INLINE step_digits load_digits(const ordered *x)
 {
     step_digits s;
     MF_UNROLL(3)
     for (int d = 0; d < DIGITS; d++) {
-        s.even[d] = _mm512_loadu_si512(x->digit[0][d]);
-        s.odd[d] = _mm512_loadu_si512(x->digit[1][d]);
+        s.even[d] = _mm512_loadu_si512(x->digit[d][0]);
+        s.odd[d] = _mm512_loadu_si512(x->digit[d][1]);
     }
     return s;
 }
@@ -63,7 +63,7 @@ MF_INLINE __m512i multiply_step(__m512i weights, const step_digits *x)
 
 /* One step of n (one or two, a constant) groups of four rows. */
 MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, size_t ahead,
-                                uint32_t n, const mf_fixed_pair *x)
+                                uint32_t n, const ordered *x)
 {
     const step_digits digits = load_digits(x);
     __m512i sums[4];
@@ -80,8 +80,8 @@ MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, s
 
 /* 4 bits: sums of all groups of four rows, group g's at sums + g * ROWS. */
 __attribute__((noinline)) static void sum_rows_4(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const mf_fixed_pair *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     uint32_t g = 0;
     for (; g + 2 <= n_groups; g += 2, sums += 2 * ROWS) {
@@ -116,7 +116,7 @@ MF_INLINE void store_rows(uint32_t bits, uint32_t n, const __m512i low[4], const
 
 /* Other bits: a group of four rows that has no partner. Digits as they lie. */
 MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4], size_t at,
-                              size_t ahead, const mf_fixed_pair *x, uint32_t group, int32_t *sums,
+                              size_t ahead, const ordered *x, uint32_t group, int32_t *sums,
                               int32_t *highs)
 {
     __m512i low[4], high[4];
@@ -135,13 +135,13 @@ MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4],
 
 /* Two groups of four rows: half the sums to be added up. Digits in the order of pair_weights. */
 MF_INLINE void sum_pair_rows(uint32_t bits, const unsigned char *const rows[4], size_t at,
-                             size_t ahead, const mf_fixed_pair *x, int32_t *sums, int32_t *highs)
+                             size_t ahead, const ordered *x, int32_t *sums, int32_t *highs)
 {
     __m512i digits[2][DIGITS], low[4], high[4];
     MF_UNROLL(3)
     for (int d = 0; d < DIGITS; d++) {
-        digits[0][d] = _mm512_loadu_si512(x->digit[0][d]);
-        digits[1][d] = _mm512_loadu_si512(x->digit[1][d]);
+        digits[0][d] = _mm512_loadu_si512(x->digit[d][0]);
+        digits[1][d] = _mm512_loadu_si512(x->digit[d][1]);
     }
     MF_UNROLL(4)
     for (int r = 0; r < 4; r++) {
@@ -163,7 +163,7 @@ MF_INLINE void sum_pair_rows(uint32_t bits, const unsigned char *const rows[4], 
 }
 
 MF_INLINE void sum_all_groups(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
-                              size_t ahead, const mf_fixed_pair *x, int32_t *sums)
+                              size_t ahead, const ordered *x, int32_t *sums)
 {
     const size_t group_bytes = (size_t)bits * (GROUP / 8);
     int32_t *highs = sums + (size_t)n_groups * ROWS;
@@ -176,7 +176,7 @@ MF_INLINE void sum_all_groups(uint32_t bits, const unsigned char *const rows[4],
 
 /* 2 bits: a byte of the weights has four neighbours, so that one shift of 64 bytes leaves every
  * fourth column of four groups. Those of a digit, by the first column. */
-MF_INLINE void order_every_fourth(const mf_fixed_pair *x, int digit, mf_fixed_pair *to)
+MF_INLINE void order_every_fourth(const mf_fixed_digits *x, int digit, ordered *to)
 {
     const __m512i order =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
@@ -184,35 +184,34 @@ MF_INLINE void order_every_fourth(const mf_fixed_pair *x, int digit, mf_fixed_pa
     const __m512i odd = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
     MF_UNROLL(2)
     for (int i = 0; i < 2; i++) {
-        const __m512i a = _mm512_shuffle_epi8(_mm512_loadu_si512(x[0].digit[i][digit]), order);
-        const __m512i b = _mm512_shuffle_epi8(_mm512_loadu_si512(x[1].digit[i][digit]), order);
-        _mm512_storeu_si512(to[0].digit[i][digit], _mm512_permutex2var_epi64(a, even, b));
-        _mm512_storeu_si512(to[1].digit[i][digit], _mm512_permutex2var_epi64(a, odd, b));
+        const __m512i a = _mm512_shuffle_epi8(pair_digits(x, 0, 4, digit, i), order);
+        const __m512i b = _mm512_shuffle_epi8(pair_digits(x, 2, 4, digit, i), order);
+        _mm512_storeu_si512(to[0].digit[digit][i], _mm512_permutex2var_epi64(a, even, b));
+        _mm512_storeu_si512(to[1].digit[digit][i], _mm512_permutex2var_epi64(a, odd, b));
     }
 }
 
-/* fixed_product.h's. Groups of which there are not as many as go together stay as they are. */
-MF_INLINE const mf_fixed_pair *order_token(uint32_t bits, const mf_fixed_pair *x, uint32_t n_groups,
-                                           mf_fixed_pair *to)
+/* fixed_product.h's. Groups of which there are not as many as go together stay as they lie. */
+MF_INLINE const ordered *order_token(uint32_t bits, const mf_fixed_digits *x, uint32_t n_groups,
+                                     ordered *to)
 {
-    if (bits == 4)
-        return x;
-    const uint32_t n_together = bits == 2 ? 2 : 1;
-    uint32_t i = 0;
-    for (; 2 * (i + n_together) <= n_groups; i += n_together)
+    const uint32_t n_together = bits == 2 ? 4 : 2;
+    uint32_t g = 0;
+    for (; bits != 4 && g + n_together <= n_groups; g += n_together)
         for (int d = 0; d < DIGITS; d++) {
             if (bits == 2)
-                order_every_fourth(x + i, d, to + i);
+                order_every_fourth(x + g, d, to + g / 2);
             else
-                order_pair(&x[i], d, &to[i]);
+                order_pair(x + g, d, to + g / 2);
         }
-    memcpy(to + i, x + i, (mf_fixed_pairs(n_groups) - i) * sizeof *to);
+    for (; g < n_groups; g += 2)
+        order_as_they_lie(x, g, n_groups, to + g / 2);
     return to;
 }
 
 /* Four groups of four rows of 2 bits. */
 MF_INLINE void sum_four_groups(const unsigned char *const rows[4], size_t at, size_t ahead,
-                               const mf_fixed_pair *x, int32_t *sums)
+                               const ordered *x, int32_t *sums)
 {
     const __m512i low = _mm512_set1_epi8(3);
     __m512i s[4];
@@ -230,7 +229,7 @@ MF_INLINE void sum_four_groups(const unsigned char *const rows[4], size_t at, si
             s[r] = _mm512_slli_epi32(s[r], 8);
             MF_UNROLL(4)
             for (int i = 0; i < 4; i++)
-                s[r] = add_products(s[r], w[i], _mm512_loadu_si512(x[i / 2].digit[i % 2][d]));
+                s[r] = add_products(s[r], w[i], _mm512_loadu_si512(x[i / 2].digit[d][i % 2]));
         }
     }
     const __m512i all = add_fours(s); /* of group i its lanes 4 * i .. */
@@ -244,8 +243,8 @@ MF_INLINE void sum_four_groups(const unsigned char *const rows[4], size_t at, si
 
 /* A function of its own for each width: within the others gcc 12 keeps no sums in registers. */
 __attribute__((noinline)) static void sum_rows_2(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const mf_fixed_pair *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     uint32_t g = 0;
     for (; g + 4 <= n_groups; g += 4, sums += (size_t)4 * ROWS)
@@ -255,36 +254,36 @@ __attribute__((noinline)) static void sum_rows_2(const unsigned char *const rows
 }
 
 __attribute__((noinline)) static void sum_rows_3(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const mf_fixed_pair *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     sum_all_groups(3, rows, n_groups, ahead, x, sums);
 }
 
 __attribute__((noinline)) static void sum_rows_5(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const mf_fixed_pair *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     sum_all_groups(5, rows, n_groups, ahead, x, sums);
 }
 
 __attribute__((noinline)) static void sum_rows_6(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const mf_fixed_pair *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     sum_all_groups(6, rows, n_groups, ahead, x, sums);
 }
 
 __attribute__((noinline)) static void sum_rows_8(const unsigned char *const rows[4],
-                                                 uint32_t n_groups, size_t ahead,
-                                                 const mf_fixed_pair *x, int32_t *sums)
+                                                 uint32_t n_groups, size_t ahead, const ordered *x,
+                                                 int32_t *sums)
 {
     sum_all_groups(8, rows, n_groups, ahead, x, sums);
 }
 
 /* Group g's sums at sums + g * ROWS, those by the highest digit alone after all others. */
 MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint32_t n_groups,
-                        size_t ahead, const mf_fixed_pair *x, int32_t *sums)
+                        size_t ahead, const ordered *x, int32_t *sums)
 {
     switch (bits) {
     case 2:
@@ -308,12 +307,6 @@ MF_INLINE void sum_rows(uint32_t bits, const unsigned char *const rows[4], uint3
     }
 }
 
-/* Where the activations of quad j lie, from the first one's digit on. */
-MF_INLINE size_t place_of(uint32_t j)
-{
-    return j / (QUADS / 2) * sizeof(mf_fixed_pair) / 2 + j % (QUADS / 2) * 4;
-}
-
 /* All digits at once: sums that do not wait for each other, and of a whole tile as many as there
  * are registers for. */
 MF_INLINE void add_digits(bool wide, uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
@@ -333,7 +326,7 @@ MF_INLINE void add_digits(bool wide, uint32_t n_tokens, const __m512i *w0, const
         for (uint32_t t = 0; t < n_tokens; t++) {
             MF_UNROLL(3)
             for (uint32_t d = 0; d < DIGITS; d++) {
-                const __m512i digits = four(x + t * x_stride + d * GROUP + place_of(j));
+                const __m512i digits = four(x + t * x_stride + d * GROUP + (size_t)j * 4);
                 acc0[t][d] = add_products(acc0[t][d], a, digits);
                 acc1[t][d] = add_products(acc1[t][d], b, digits);
             }
@@ -362,10 +355,9 @@ __attribute__((noinline)) static void add_digits_of_wide_tile(const __m512i *w0,
 }
 
 MF_INLINE void sum_group_tokens(bool wide, uint32_t n_tokens, const __m512i *w0, const __m512i *w1,
-                                const mf_fixed_pair *x, uint32_t group, size_t x_stride,
-                                __m512i *sums)
+                                const mf_fixed_digits *x, size_t x_stride, __m512i *sums)
 {
-    const signed char *digits = x->digit[0][0][group];
+    const signed char *digits = x->digit[0][0];
     if (n_tokens < TILE)
         add_digits(wide, n_tokens, w0, w1, digits, x_stride, sums);
     else if (wide)

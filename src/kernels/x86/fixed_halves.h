@@ -49,20 +49,18 @@ add_half_of_tile(const ints *w0, const ints *w1, const signed char *x, size_t x_
 
 /* n_tokens is a constant. */
 MF_LANE_OP void add_halves(uint32_t n_tokens, const ints *w0, const ints *w1,
-                           const mf_fixed_pair *x, uint32_t digit, uint32_t group, size_t x_stride,
-                           ints *sums)
+                           const mf_fixed_digits *x, uint32_t digit, size_t x_stride, ints *sums)
 {
     for (uint32_t i = 0; i < 2; i++, w0 += HALF, w1 += HALF) {
         if (n_tokens == TILE)
-            add_half_of_tile(w0, w1, x->digit[i][digit][group], x_stride, sums);
+            add_half_of_tile(w0, w1, x->digit[digit][i], x_stride, sums);
         else
-            add_half(n_tokens, w0, w1, x->digit[i][digit][group], x_stride, sums);
+            add_half(n_tokens, w0, w1, x->digit[digit][i], x_stride, sums);
     }
 }
 
 MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, const ints *w1,
-                                 const mf_fixed_pair *x, uint32_t group, size_t x_stride,
-                                 ints *sums)
+                                 const mf_fixed_digits *x, size_t x_stride, ints *sums)
 {
     (void)wide;
     for (uint32_t i = 0; i < PANELS * n_tokens; i++)
@@ -70,7 +68,7 @@ MF_LANE_OP void sum_group_tokens(bool wide, uint32_t n_tokens, const ints *w0, c
     for (uint32_t d = DIGITS; d-- > 0;) {
         for (uint32_t i = 0; i < PANELS * n_tokens; i++)
             sums[i] = ints_times_256(sums[i]);
-        add_halves(n_tokens, w0, w1, x, d, group, x_stride, sums);
+        add_halves(n_tokens, w0, w1, x, d, x_stride, sums);
     }
 }
 

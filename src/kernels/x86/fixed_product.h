@@ -5,7 +5,8 @@
  *
  *   MIN_BITS, MAX_BITS        of the weights that the tier multiplies so
  *   expand_scales(p)          the scales and biases of a panel's rows, to where it says
- *   order_token(bits, ...)    a token's digits as sum_rows takes them: where they lie, or in `to`
+ *   ordered                   what sum_rows takes a token's digits as
+ *   order_token(bits, ...)    those: where they lie, or in `to`, of ordered_bytes(n_groups)
  *   sum_rows(bits, ...)       sums of all groups of four rows by one token
  *   unpack_panel(bits, ...)   a panel's weights, [n_groups][QUADS] vectors, a byte a weight
  *   sum_group_tokens(is_wide, ...)   a group's sums by several tokens, [n_tokens, PANELS]
@@ -90,15 +91,27 @@ MF_LANE_OP lanes wide_sums(uint32_t bits, ints low, ints high, int32_t offset)
     return lanes_fma(highs, lanes_set(65536.0f), lows);
 }
 
-/* What group g adds to the outputs: the one place where floats are rounded. */
+/* What a group adds to the outputs: the one place where floats are rounded. */
+MF_LANE_OP lanes add_scaled(lanes scale, lanes bias, lanes sum, float unit, float activations,
+                            lanes acc)
+{
+    scale = lanes_mul(scale, lanes_set(unit));
+    bias = lanes_mul(bias, lanes_set(activations));
+    return lanes_add(acc, lanes_fma(sum, scale, bias));
+}
+
+/* Where the scales and biases of group g of activations are. */
+MF_LANE_OP size_t scales_at(const panel *p, uint32_t g)
+{
+    return (size_t)(p->w->shape.group == GROUP ? g : g * GROUP / p->w->shape.group) * ROWS;
+}
+
 MF_LANE_OP lanes add_group(const panel *p, uint32_t g, lanes sum, float unit, float activations,
                            lanes acc)
 {
-    const size_t at =
-        (size_t)(p->w->shape.group == GROUP ? g : g * GROUP / p->w->shape.group) * ROWS;
-    lanes scale = lanes_mul(lanes_load(p->scales + at, ROWS), lanes_set(unit));
-    lanes bias = lanes_mul(lanes_load(p->biases + at, ROWS), lanes_set(activations));
-    return lanes_add(acc, lanes_fma(sum, scale, bias));
+    const size_t at = scales_at(p, g);
+    return add_scaled(lanes_load(p->scales + at, ROWS), lanes_load(p->biases + at, ROWS), sum, unit,
+                      activations, acc);
 }
 
 /* By way of `row`, [ROWS]. */
@@ -113,7 +126,7 @@ static void store_quarters(lanes values, uint32_t quarter, float *y, float *row)
 /* -------------------------------------------------------------------------------- few tokens -- */
 
 MF_LANE_OP lanes multiply_panel(uint32_t bits, const panel *p, size_t ahead,
-                                const mf_fixed_token *x, int32_t *sums)
+                                const mf_fixed_token *x, const ordered *digits, int32_t *sums)
 {
     const uint32_t n_groups = mf_fixed_groups(p->w);
     const size_t row_bytes = mf_fixed_row_bytes(p->w);
@@ -121,7 +134,7 @@ MF_LANE_OP lanes multiply_panel(uint32_t bits, const panel *p, size_t ahead,
         const unsigned char *rows[4];
         for (uint32_t i = 0; i < 4; i++)
             rows[i] = p->w->data + p->rows[r + i] * row_bytes;
-        sum_rows(bits, rows, n_groups, ahead, x->digits, sums + r);
+        sum_rows(bits, rows, n_groups, ahead, digits, sums + r);
     }
     lanes acc = lanes_set(0.0f);
     for (uint32_t g = 0; g < n_groups; g++) {
@@ -148,18 +161,21 @@ MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, u
     const uint32_t n_groups = mf_fixed_groups(w);
     const size_t token_bytes = mf_fixed_token_bytes(w);
     int32_t *sums = (int32_t *)(void *)(values + panel_floats(w));
-    const mf_fixed_pair *digits =
-        order_token(bits, mf_fixed_token_at(tokens, n_groups).digits, n_groups,
-                    (mf_fixed_pair *)(void *)((char *)sums + sums_bytes(bits, w)));
+    char *to = (char *)sums + sums_bytes(bits, w);
+    mf_fixed_token x[MIN_TILE_TOKENS];
+    const ordered *digits[MIN_TILE_TOKENS];
+    for (uint32_t t = 0; t < n_tokens; t++, to += ordered_bytes(n_groups)) {
+        x[t] = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
+        digits[t] = order_token(bits, x[t].digits, n_groups, (void *)to);
+    }
     uint32_t row = row0, quarter = (row1 - row0) / ROWS * (ROWS / 4);
     if (mf_fixed_row_bytes(w) > SHORT_ROW_BYTES) {
         for (uint32_t i = 0; i < quarter; i += ROWS / 4) {
             const panel p = open_quarters(w, row0 + i, quarter, values);
             for (uint32_t t = 0; t < n_tokens; t++) {
-                mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-                x.digits = bits == 4 ? x.digits : digits;
-                const lanes outputs = multiply_panel(
-                    bits, &p, is_wide(bits) ? WIDE_AHEAD_BYTES : AHEAD_BYTES, &x, sums);
+                const lanes outputs =
+                    multiply_panel(bits, &p, is_wide(bits) ? WIDE_AHEAD_BYTES : AHEAD_BYTES, &x[t],
+                                   digits[t], sums);
                 store_quarters(outputs, quarter, y + t * y_stride + i, (float *)(void *)sums);
             }
         }
@@ -168,10 +184,8 @@ MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, u
     for (; row < row1; row += ROWS) {
         const panel p = open_panel(w, row, row1, values);
         for (uint32_t t = 0; t < n_tokens; t++) {
-            mf_fixed_token x = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
-            x.digits = bits == 4 ? x.digits : digits;
             lanes_store(y + t * y_stride + (row - row0), p.n_rows,
-                        multiply_panel(bits, &p, SHORT_AHEAD_BYTES, &x, sums));
+                        multiply_panel(bits, &p, SHORT_AHEAD_BYTES, &x[t], digits[t], sums));
         }
     }
 }
@@ -228,7 +242,7 @@ MF_LANE_OP void multiply_tile(bool wide, uint32_t n_tokens, const block *b,
     for (uint32_t g = 0; g < n_groups; g++, w0 += QUADS, w1 += QUADS) {
         const ints *low = b->sums;
         float *out = b->outputs;
-        sum_group_tokens(wide, n_tokens, w0, w1, x.digits + g / 2, g % 2, token_bytes, b->sums);
+        sum_group_tokens(wide, n_tokens, w0, w1, x.digits + g, token_bytes, b->sums);
         for (uint32_t t = 0; t < n_tokens; t++) {
             const size_t at = g + t * stride;
             for (uint32_t p = 0; p < PANELS; p++, out += ROWS, low++) {
@@ -308,8 +322,7 @@ static size_t product_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
     size_t n_bytes = PANELS * panel_floats(w) * sizeof(float);
     if (!is_by_tiles(w, n_tokens))
-        n_bytes += sums_bytes(w->shape.bits, w) +
-                   mf_fixed_pairs(mf_fixed_groups(w)) * sizeof(mf_fixed_pair);
+        n_bytes += sums_bytes(w->shape.bits, w) + n_tokens * ordered_bytes(mf_fixed_groups(w));
     else
         n_bytes += TILE_BYTES + (size_t)PANELS * mf_fixed_groups(w) * QUADS * sizeof(ints);
     return (size_t)mf_round_up(n_bytes, 64);

@@ -43,6 +43,36 @@ MF_INLINE lanes ints_to_lanes(ints v)
 
 #include "kernels/x86/fixed_panel.h"
 
+/* Two groups, as their weights lie side by side: [digit][even or odd columns][group]. */
+typedef struct ordered {
+    signed char digit[DIGITS][2][2][GROUP / 2];
+} ordered;
+
+/* Bytes of a token in its order. */
+MF_INLINE size_t ordered_bytes(uint32_t n_groups)
+{
+    return (size_t)(n_groups + 1) / 2 * sizeof(ordered);
+}
+
+/* Columns of one parity of group g and of the next; of the last of all groups twice its own. */
+MF_INLINE __m512i pair_digits(const mf_fixed_digits *x, uint32_t g, uint32_t n_groups, int digit,
+                              int parity)
+{
+    const void *first = x[g].digit[digit][parity];
+    const void *second = x[g + 1 < n_groups ? g + 1 : g].digit[digit][parity];
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(first)),
+                              _mm256_loadu_si256(second), 1);
+}
+
+/* Groups g and g + 1 as they lie side by side. */
+MF_INLINE void order_as_they_lie(const mf_fixed_digits *x, uint32_t g, uint32_t n_groups,
+                                 ordered *to)
+{
+    for (int d = 0; d < DIGITS; d++)
+        for (int i = 0; i < 2; i++)
+            _mm512_storeu_si512(to->digit[d][i], pair_digits(x, g, n_groups, d, i));
+}
+
 MF_INLINE __m128i load_128(const unsigned char *p)
 {
     return _mm_loadu_si128((const __m128i *)(const void *)p);

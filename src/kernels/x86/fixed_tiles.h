@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The fixed-point product of affine weights by tiles: panels unpacked as for vectors
- * (fixed_product.h), whose group of 16 rows is a tile as it lies, 16 fours of columns; those of one
- * parity at a time, as a token's digits lie. Sums of a group are exact, and rounded where the other
- * product rounds them: the same bits.
+ * (fixed_product.h), whose group of 16 rows is a tile as it lies, 16 fours of columns, as a token's
+ * digit of a group is a row of one. Sums of a group are exact, and rounded where the other product
+ * rounds them: the same bits.
  *
  * The tiles of several groups are multiplied one right after the other, as each takes long and none
  * waits for another, before the sums become floats.
@@ -16,48 +16,36 @@
 
 enum {
     GROUP_SUMS = DIGITS * PANELS * MF_TILE_ROWS, /* vectors: [digit][panel][token] */
-    GROUPS = 4                                   /* whose sums become floats together */
+    GROUPS = 2                                   /* whose sums become floats together */
 };
 
 /* A group's weights of both panels. */
 MF_INLINE void load_weights(mf_tiles *tiles, const ints *w0, const ints *w1)
 {
-    MF_TILE_LOAD(tiles, 4, w0, sizeof *w0);
-    MF_TILE_LOAD(tiles, 5, w0 + QUADS / 2, sizeof *w0);
-    MF_TILE_LOAD(tiles, 6, w1, sizeof *w1);
-    MF_TILE_LOAD(tiles, 7, w1 + QUADS / 2, sizeof *w1);
+    MF_TILE_LOAD(tiles, 3, w0, sizeof *w0);
+    MF_TILE_LOAD(tiles, 4, w1, sizeof *w1);
 }
 
-/* A digit of a group, of the tokens from x on, token_bytes apart. */
-MF_INLINE void load_digit(mf_tiles *tiles, const mf_fixed_pair *x, uint32_t d, uint32_t group,
-                          size_t token_bytes)
-{
-    MF_TILE_LOAD(tiles, 2, x->digit[0][d][group], token_bytes);
-    MF_TILE_LOAD(tiles, 3, x->digit[1][d][group], token_bytes);
-}
-
-/* n groups from g on of both panels. Loads go before the stores of what was multiplied before:
+/* n groups of both panels. Loads go before the stores of what was multiplied before:
  * they would wait for those that lie alike in a page. */
-static void dot_groups(mf_tiles *tiles, const ints *w0, const ints *w1, const mf_fixed_pair *x,
-                       uint32_t g, uint32_t n, size_t token_bytes, ints *sums)
+static void dot_groups(mf_tiles *tiles, const ints *w0, const ints *w1, const mf_fixed_digits *x,
+                       uint32_t n, size_t token_bytes, ints *sums)
 {
     load_weights(tiles, w0, w1);
-    load_digit(tiles, x + g / 2, 0, g % 2, token_bytes);
-    for (uint32_t end = g + n; g < end; g++) {
+    MF_TILE_LOAD(tiles, 2, x->digit[0], token_bytes);
+    for (const mf_fixed_digits *end = x + n; x < end; x++) {
         w0 += QUADS;
         w1 += QUADS;
         for (uint32_t d = 0; d < DIGITS; d++, sums += PANELS * MF_TILE_ROWS) {
             MF_TILE_ZERO(tiles, 0);
             MF_TILE_ZERO(tiles, 1);
-            MF_TILE_DOT_SU(tiles, 0, 2, 4);
-            MF_TILE_DOT_SU(tiles, 1, 2, 6);
-            MF_TILE_DOT_SU(tiles, 0, 3, 5);
-            MF_TILE_DOT_SU(tiles, 1, 3, 7);
+            MF_TILE_DOT_SU(tiles, 0, 2, 3);
+            MF_TILE_DOT_SU(tiles, 1, 2, 4);
             if (d + 1 < DIGITS) {
-                load_digit(tiles, x + g / 2, d + 1, g % 2, token_bytes);
-            } else if (g + 1 < end) {
+                MF_TILE_LOAD(tiles, 2, x->digit[d + 1], token_bytes);
+            } else if (x + 1 < end) {
                 load_weights(tiles, w0, w1);
-                load_digit(tiles, x + (g + 1) / 2, 0, (g + 1) % 2, token_bytes);
+                MF_TILE_LOAD(tiles, 2, x[1].digit[0], token_bytes);
             }
             MF_TILE_STORE(tiles, 0, sums, sizeof *sums);
             MF_TILE_STORE(tiles, 1, sums + MF_TILE_ROWS, sizeof *sums);
@@ -65,28 +53,36 @@ static void dot_groups(mf_tiles *tiles, const ints *w0, const ints *w1, const mf
     }
 }
 
-/* What n groups from g on of n_tokens tokens add to b->outputs, [token][panel]. */
-MF_INLINE void add_group_sums(bool wide, const block *b, uint32_t g, uint32_t n,
+/* What n (at most GROUPS, a constant) groups from g on of n_tokens tokens add to b->outputs,
+ * [token][panel]. */
+MF_INLINE void add_group_sums(uint32_t bits, const block *b, uint32_t g, uint32_t n,
                               const mf_fixed_token *x, size_t stride, uint32_t n_tokens)
 {
-    const uint32_t bits = b->panels[0].w->shape.bits;
+    lanes scales[GROUPS][PANELS], biases[GROUPS][PANELS];
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t p = 0; p < PANELS; p++) {
+            const size_t at = scales_at(&b->panels[p], g + i);
+            scales[i][p] = lanes_load(b->panels[p].scales + at, ROWS);
+            biases[i][p] = lanes_load(b->panels[p].biases + at, ROWS);
+        }
     float *out = b->outputs;
     for (uint32_t t = 0; t < n_tokens; t++, out += PANELS * ROWS) {
         lanes acc[PANELS] = {lanes_load(out, ROWS), lanes_load(out + ROWS, ROWS)};
-        const ints *sums = b->sums + t;
-        for (uint32_t i = 0; i < n; i++, sums += GROUP_SUMS) {
+        MF_UNROLL(2)
+        for (uint32_t i = 0; i < n; i++) {
             const size_t at = g + i + t * stride;
             MF_UNROLL(2)
             for (uint32_t p = 0; p < PANELS; p++) {
-                const ints *digits = sums + p * MF_TILE_ROWS;
+                const ints *digits = b->sums + (size_t)i * GROUP_SUMS + p * MF_TILE_ROWS + t;
                 const ints high = digits[2 * PANELS * MF_TILE_ROWS];
                 const ints low =
                     ints_add(_mm512_slli_epi32(digits[PANELS * MF_TILE_ROWS], 8), digits[0]);
                 const lanes sum =
-                    wide ? wide_sums(bits, low, high, x->offsets[at])
-                         : narrow_sums(bits, ints_add(_mm512_slli_epi32(high, 16), low),
-                                       x->offsets[at]);
-                acc[p] = add_group(&b->panels[p], g + i, sum, x->units[at], x->sums[at], acc[p]);
+                    is_wide(bits) ? wide_sums(bits, low, high, x->offsets[at])
+                                  : narrow_sums(bits, ints_add(_mm512_slli_epi32(high, 16), low),
+                                                x->offsets[at]);
+                acc[p] =
+                    add_scaled(scales[i][p], biases[i][p], sum, x->units[at], x->sums[at], acc[p]);
             }
         }
         lanes_store(out, ROWS, acc[0]);
@@ -95,19 +91,22 @@ MF_INLINE void add_group_sums(bool wide, const block *b, uint32_t g, uint32_t n,
 }
 
 /* Two panels by n_tokens tokens, at most a tile's. */
-MF_INLINE void multiply_tiled(bool wide, mf_tiles *tiles, const block *b,
+MF_INLINE void multiply_tiled(uint32_t bits, mf_tiles *tiles, const block *b,
                               const unsigned char *tokens, size_t token_bytes, uint32_t n_tokens,
                               float *y, size_t y_stride)
 {
     const uint32_t n_groups = mf_fixed_groups(b->panels[0].w);
     const mf_fixed_token x = mf_fixed_token_at(tokens, n_groups);
     const ints *w0 = b->weights, *w1 = w0 + (size_t)(b->n_panels - 1) * n_groups * QUADS;
+    const size_t stride = token_bytes / sizeof(float);
     memset(b->outputs, 0, (size_t)PANELS * n_tokens * ROWS * sizeof(float));
-    for (uint32_t g = 0, n; g < n_groups; g += n) {
-        n = n_groups - g < GROUPS ? n_groups - g : GROUPS;
-        dot_groups(tiles, w0 + (size_t)g * QUADS, w1 + (size_t)g * QUADS, x.digits, g, n,
-                   token_bytes, b->sums);
-        add_group_sums(wide, b, g, n, &x, token_bytes / sizeof(float), n_tokens);
+    for (uint32_t g = 0, n; g < n_groups; g += n, w0 += n * QUADS, w1 += n * QUADS) {
+        n = n_groups - g < GROUPS ? 1 : GROUPS;
+        dot_groups(tiles, w0, w1, x.digits + g, n, token_bytes, b->sums);
+        if (n == GROUPS)
+            add_group_sums(bits, b, g, GROUPS, &x, stride, n_tokens);
+        else
+            add_group_sums(bits, b, g, 1, &x, stride, n_tokens);
     }
     for (uint32_t p = 0; p < b->n_panels; p++)
         for (uint32_t t = 0; t < n_tokens; t++)
@@ -116,20 +115,45 @@ MF_INLINE void multiply_tiled(bool wide, mf_tiles *tiles, const block *b,
 }
 
 /* By all tokens, `together` in a tile. */
-static void multiply_all_tiled(mf_tiles *tiles, const block *b, const unsigned char *tokens,
-                               uint32_t n_tokens, uint32_t together, float *y, size_t y_stride)
+MF_INLINE void multiply_all_tiled(uint32_t bits, mf_tiles *tiles, const block *b,
+                                  const unsigned char *tokens, uint32_t n_tokens, uint32_t together,
+                                  float *y, size_t y_stride)
 {
     const size_t token_bytes = mf_fixed_token_bytes(b->panels[0].w);
     for (uint32_t i = 0; i * together < n_tokens; i++) {
         const uint32_t first = mf_tile_first(i, together, n_tokens);
-        const unsigned char *x = tokens + first * token_bytes;
-        if (is_wide(b->panels[0].w->shape.bits))
-            multiply_tiled(true, tiles, b, x, token_bytes, together, y + first * y_stride,
-                           y_stride);
-        else
-            multiply_tiled(false, tiles, b, x, token_bytes, together, y + first * y_stride,
-                           y_stride);
+        multiply_tiled(bits, tiles, b, tokens + first * token_bytes, token_bytes, together,
+                       y + first * y_stride, y_stride);
     }
+}
+
+/* Each width has code of its own. */
+static void multiply_any_tiled(mf_tiles *tiles, const block *b, const unsigned char *tokens,
+                               uint32_t n_tokens, uint32_t together, float *y, size_t y_stride)
+{
+#define MULTIPLY_TILED(bits) \
+    multiply_all_tiled(bits, tiles, b, tokens, n_tokens, together, y, y_stride)
+    switch (b->panels[0].w->shape.bits) {
+    case 2:
+        MULTIPLY_TILED(2);
+        break;
+    case 3:
+        MULTIPLY_TILED(3);
+        break;
+    case 5:
+        MULTIPLY_TILED(5);
+        break;
+    case 6:
+        MULTIPLY_TILED(6);
+        break;
+    case 8:
+        MULTIPLY_TILED(8);
+        break;
+    default:
+        MULTIPLY_TILED(4);
+        break;
+    }
+#undef MULTIPLY_TILED
 }
 
 static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
@@ -138,10 +162,10 @@ static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
 {
     const uint32_t n_groups = mf_fixed_groups(w), together = mf_tile_tokens(n_tokens);
     mf_tiles tiles = {0};
-    for (uint32_t i = 0; i < 4; i++) /* sums of two panels; digits of the two parities */
-        mf_tile_shape(&tiles, i, together, i < 2 ? MF_TILE_ROW_BYTES : GROUP / 2);
-    for (uint32_t i = 4; i < 8; i++) /* weights */
-        mf_tile_shape(&tiles, i, QUADS / 2, MF_TILE_ROW_BYTES);
+    for (uint32_t i = 0; i < 3; i++) /* sums of two panels; digits */
+        mf_tile_shape(&tiles, i, together, MF_TILE_ROW_BYTES);
+    for (uint32_t i = 3; i < 5; i++) /* weights */
+        mf_tile_shape(&tiles, i, QUADS, MF_TILE_ROW_BYTES);
     MF_TILES_OPEN(&tiles);
     for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
         block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
@@ -154,7 +178,7 @@ static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
         }
         if (b.n_panels == 1) /* the second is the first again, and not stored */
             b.panels[1] = b.panels[0];
-        multiply_all_tiled(&tiles, &b, tokens, n_tokens, together, y + (row - row0), y_stride);
+        multiply_any_tiled(&tiles, &b, tokens, n_tokens, together, y + (row - row0), y_stride);
     }
     MF_TILES_CLOSE(&tiles);
 }

@@ -32,15 +32,15 @@ enum {
  * might not be a normal number, which is slow to compute with. */
 #define MF_FIXED_SMALLEST 0x1p-80f
 
-/* Two groups, as their weights lie side by side: [even or odd columns][digit, the lowest first]
- * [group]. The last of an odd number of groups has a partner that is left as it was. */
-typedef struct mf_fixed_pair {
-    signed char digit[2][MF_FIXED_DIGITS][2][MF_FIXED_GROUP / 2];
-} mf_fixed_pair;
+/* A group's activations, [digit, the lowest first][even or odd columns]: a digit's 64 side by side,
+ * as a tile multiplies them. */
+typedef struct mf_fixed_digits {
+    signed char digit[MF_FIXED_DIGITS][2][MF_FIXED_GROUP / 2];
+} mf_fixed_digits;
 
-/* A prepared token. Each array but the first has an element a group. */
+/* A prepared token. Each array has an element a group. */
 typedef struct mf_fixed_token {
-    const mf_fixed_pair *digits; /* an element every two groups */
+    const mf_fixed_digits *digits;
     const float *units;
     const float *sums;      /* of the activations */
     const int32_t *offsets; /* -8 times the sums of the integers */
@@ -71,23 +71,18 @@ static inline size_t mf_fixed_row_bytes(const mf_matrix *w)
     return (size_t)w->shape.n_cols * w->shape.bits / 8;
 }
 
-static inline size_t mf_fixed_pairs(size_t n_groups)
-{
-    return (n_groups + 1) / 2;
-}
-
 static inline size_t mf_fixed_token_bytes(const mf_matrix *w)
 {
     size_t n = mf_fixed_groups(w);
-    return (size_t)mf_round_up(
-        mf_fixed_pairs(n) * sizeof(mf_fixed_pair) + n * (2 * sizeof(float) + sizeof(int32_t)), 64);
+    return (size_t)mf_round_up(n * (sizeof(mf_fixed_digits) + 2 * sizeof(float) + sizeof(int32_t)),
+                               64);
 }
 
 static inline mf_fixed_token mf_fixed_token_at(const void *tokens, uint32_t n_groups)
 {
     mf_fixed_token x;
     x.digits = tokens;
-    x.units = (const float *)(const void *)(x.digits + mf_fixed_pairs(n_groups));
+    x.units = (const float *)(const void *)(x.digits + n_groups);
     x.sums = x.units + n_groups;
     x.offsets = (const int32_t *)(const void *)(x.sums + n_groups);
     return x;

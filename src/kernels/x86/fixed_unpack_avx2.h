@@ -81,10 +81,10 @@ MF_INLINE group_64 group_weights(uint32_t bits, const unsigned char *p)
 }
 
 /* A group's digits in the order of the weights. */
-MF_INLINE group_64 group_digits(uint32_t bits, const mf_fixed_pair *x, int digit, uint32_t group)
+MF_INLINE group_64 group_digits(uint32_t bits, const mf_fixed_digits *x, int digit)
 {
-    const __m256i even = ints_load(x->digit[0][digit][group]);
-    const __m256i odd = ints_load(x->digit[1][digit][group]);
+    const __m256i even = ints_load(x->digit[digit][0]);
+    const __m256i odd = ints_load(x->digit[digit][1]);
     if (bits == 4)
         return (group_64){{even, odd}};
     const __m256i a = _mm256_permute4x64_epi64(even, 0xd8), b = _mm256_permute4x64_epi64(odd, 0xd8);

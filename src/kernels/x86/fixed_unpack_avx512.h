@@ -99,15 +99,15 @@ MF_INLINE void pair_weights(uint32_t bits, const unsigned char *p, __m512i out[2
 }
 
 /* The digits of two groups in the order of pair_weights. */
-MF_INLINE void order_pair(const mf_fixed_pair *x, int digit, mf_fixed_pair *to)
+MF_INLINE void order_pair(const mf_fixed_digits *x, int digit, ordered *to)
 {
-    const __m512i even = _mm512_loadu_si512(x->digit[0][digit]);
-    const __m512i odd = _mm512_loadu_si512(x->digit[1][digit]);
+    const __m512i a = _mm512_loadu_si512(x[0].digit[digit]);
+    const __m512i b = _mm512_loadu_si512(x[1].digit[digit]);
     const __m512i first =
-        _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
+        _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
     const __m512i other = _mm512_add_epi32(first, _mm512_set1_epi32(4));
-    _mm512_storeu_si512(to->digit[0][digit], _mm512_permutex2var_epi32(even, first, odd));
-    _mm512_storeu_si512(to->digit[1][digit], _mm512_permutex2var_epi32(even, other, odd));
+    _mm512_storeu_si512(to->digit[digit][0], _mm512_permutex2var_epi32(a, first, b));
+    _mm512_storeu_si512(to->digit[digit][1], _mm512_permutex2var_epi32(a, other, b));
 }
 
 #else
@@ -170,22 +170,22 @@ MF_INLINE void pair_weights(uint32_t bits, const unsigned char *p, __m512i out[2
 }
 
 /* The digits of two groups in the order of pair_weights. */
-MF_INLINE void order_pair(const mf_fixed_pair *x, int digit, mf_fixed_pair *to)
+MF_INLINE void order_pair(const mf_fixed_digits *x, int digit, ordered *to)
 {
-    const __m512i even = _mm512_loadu_si512(x->digit[0][digit]);
-    const __m512i odd = _mm512_loadu_si512(x->digit[1][digit]);
-    const __m512i first = _mm512_setr_epi64(0, 8, 1, 9, 4, 12, 5, 13);
+    const __m512i a = _mm512_loadu_si512(x[0].digit[digit]);
+    const __m512i b = _mm512_loadu_si512(x[1].digit[digit]);
+    const __m512i first = _mm512_setr_epi64(0, 4, 1, 5, 8, 12, 9, 13);
     const __m512i other = _mm512_add_epi64(first, _mm512_set1_epi64(2));
-    _mm512_storeu_si512(to->digit[0][digit], _mm512_permutex2var_epi64(even, first, odd));
-    _mm512_storeu_si512(to->digit[1][digit], _mm512_permutex2var_epi64(even, other, odd));
+    _mm512_storeu_si512(to->digit[digit][0], _mm512_permutex2var_epi64(a, first, b));
+    _mm512_storeu_si512(to->digit[digit][1], _mm512_permutex2var_epi64(a, other, b));
 }
 
 #endif
 
-/* A group's digits in the order of the weights. */
-MF_INLINE __m512i group_digits(const mf_fixed_pair *x, int digit, uint32_t group)
+/* A group's digits, one of two that lie side by side, in the order of the weights. */
+MF_INLINE __m512i group_digits(const ordered *x, int digit, uint32_t group)
 {
-    const void *even = x->digit[0][digit][group], *odd = x->digit[1][digit][group];
+    const void *even = x->digit[digit][0][group], *odd = x->digit[digit][1][group];
     return order_digits(_mm256_loadu_si256(even), _mm256_loadu_si256(odd));
 }
 
