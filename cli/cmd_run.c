@@ -352,6 +352,8 @@ static const char *contradiction(const run_args *args)
         return "--json wants a prompt: -p or -f";
     if (args->pulling.is_wanted && g->state_dir)
         return "--while-pulling and --state-dir exclude each other";
+    if (g->state_dir_bytes > 0 && !g->state_dir)
+        return "--state-dir-size needs --state-dir";
     return NULL;
 }
 

@@ -211,6 +211,8 @@ static const char *contradiction(const serve_args *args)
         return "--tls-cert and --tls-key need each other";
     if (args->pulling.is_wanted && c->state_dir)
         return "--while-pulling and --state-dir exclude each other";
+    if (c->state_dir_bytes > 0 && !c->state_dir)
+        return "--state-dir-size needs --state-dir";
     return NULL;
 }
 
