@@ -349,7 +349,7 @@ static const char *contradiction(const run_args *args)
     if (g->json_schema && g->grammar)
         return "--json-schema and --grammar exclude each other";
     if (g->is_silent && g->is_chat)
-        return "--json wants a prompt: -p or -f";
+        return "--json wants a prompt: -p, -f or --messages";
     if (args->pulling.is_wanted && g->state_dir)
         return "--while-pulling and --state-dir exclude each other";
     if (g->state_dir_bytes > 0 && !g->state_dir)
