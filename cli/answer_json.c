@@ -2,6 +2,8 @@
 /* An answer as JSON. */
 #include "answer_json.h"
 
+#include "profile.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +94,7 @@ void mf_cli_answer_json(const mf_cli_generator *g, const mf_cli_answer *a, size_
     mf_cli_json_key(&json, "stats");
     mf_cli_json stats = mf_cli_json_begin(stdout);
     mf_cli_run_stats_json(&stats, &g->stats);
+    mf_cli_layers_json(&stats, g->engine);
     mf_cli_json_end_value(&stats);
     mf_cli_json_end(&json);
 }

@@ -120,6 +120,11 @@ static bool parse(pull_args *args, int argc, char **argv, int *exit_code)
         *exit_code = mf_cli_usage_error("pull", "pull: --json wants --dry-run");
         return false;
     }
+    if (args->revision && args->given[strcspn(args->given, "@:")] == '@') {
+        *exit_code =
+            mf_cli_usage_error("pull", "pull: --revision and @REVISION exclude each other");
+        return false;
+    }
     if (args->revision)
         snprintf(args->name.revision, sizeof args->name.revision, "%s", args->revision);
     return true;

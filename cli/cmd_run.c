@@ -182,7 +182,7 @@ static bool take_stats(run_args *args, const char *text)
 {
     static const char file[] = "json:";
     bool has_file = text && strncmp(text, file, sizeof file - 1) == 0 && text[sizeof file - 1];
-    args->has_stats = args->generate.has_profile = true;
+    args->has_stats = args->generate.has_forecast = true;
     args->has_layer_stats = text && strcmp(text, "layers") == 0;
     args->has_json_stats = text && !args->has_layer_stats;
     args->stats_file = has_file ? text + sizeof file - 1 : NULL;
@@ -349,9 +349,11 @@ static const char *contradiction(const run_args *args)
     if (g->json_schema && g->grammar)
         return "--json-schema and --grammar exclude each other";
     if (g->is_silent && g->is_chat)
-        return "--json wants a prompt: -p or -f";
+        return "--json wants a prompt: -p, -f or --messages";
     if (args->pulling.is_wanted && g->state_dir)
         return "--while-pulling and --state-dir exclude each other";
+    if (g->state_dir_bytes > 0 && !g->state_dir)
+        return "--state-dir-size needs --state-dir";
     return NULL;
 }
 
@@ -368,6 +370,7 @@ static bool parse(run_args *args, int argc, char **argv, int *exit_code)
     if (!mf_cli_parse(&parser, own_option, args, exit_code))
         return false;
     args->generate.is_chat = !args->prompt && !args->file && !args->messages;
+    args->generate.has_profile = args->has_stats || args->generate.is_silent;
     const char *excluded = contradiction(args);
     if (excluded)
         *exit_code = mf_cli_usage_error("run", "run: %s", excluded);

@@ -97,6 +97,8 @@ static const struct option long_options[] = {
     MF_ENGINE_LONG_OPTIONS,
     {0}};
 
+#define NO_PORT UINT32_MAX /* is given */
+
 static const mf_cli_number numbers[] = {
     {OPT_PORT, "port", offsetof(mf_srv_config, port), 0, 65535},
     {OPT_CONNECTIONS, "connections", offsetof(mf_srv_config, n_connections), 4, 65536},
@@ -205,12 +207,14 @@ static int own_option(void *args, const mf_cli_parser *parser, int option)
 static const char *contradiction(const serve_args *args)
 {
     const mf_srv_config *c = &args->config;
-    if (c->socket_path && c->host)
-        return "--unix and --host exclude each other";
+    if (c->socket_path && (c->host || c->port != NO_PORT))
+        return "--unix excludes --host and --port";
     if (!c->certificate_file != !c->key_file)
         return "--tls-cert and --tls-key need each other";
     if (args->pulling.is_wanted && c->state_dir)
         return "--while-pulling and --state-dir exclude each other";
+    if (c->state_dir_bytes > 0 && !c->state_dir)
+        return "--state-dir-size needs --state-dir";
     return NULL;
 }
 
@@ -218,7 +222,7 @@ static int serve(int argc, char **argv, serve_args *args)
 {
     mf_cli_engine_args engine;
     mf_cli_model_path path;
-    *args = (serve_args){.config = {.port = 8080,
+    *args = (serve_args){.config = {.port = NO_PORT,
                                     .n_connections = 1024,
                                     .max_body_bytes = (uint64_t)32 << 20,
                                     .n_sessions = 8,
@@ -238,6 +242,7 @@ static int serve(int argc, char **argv, serve_args *args)
     exit_code = mf_cli_end_variables(&args->variables, &c->variables);
     if (exit_code != MF_EXIT_OK)
         return exit_code;
+    c->port = c->port == NO_PORT ? 8080 : c->port;
     c->model = mf_cli_pulling_model(&parser, &args->pulling, &path, &exit_code);
     if (!c->model)
         return exit_code;

@@ -330,7 +330,7 @@ static void plan_progress(mf_cli_generator *g, const mf_cli_prompt *prompt, prog
     const size_t start = mf_session_position(g->session), n = prompt->n_tokens - start;
     const double began = mf_cli_now();
     mf_forecast forecast;
-    if (n >= FORECAST_TOKENS && (p->is_shown || g->args->has_profile) &&
+    if (n >= FORECAST_TOKENS && (p->is_shown || g->args->has_forecast) &&
         mf_session_forecast(g->session, n, FORECAST_MS, &forecast, NULL) == MF_OK) {
         p->announced = forecast.seconds;
         g->stats.announced_seconds += forecast.seconds;

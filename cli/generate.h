@@ -51,6 +51,7 @@ typedef struct mf_cli_generate_args {
     const char *resume;       /* a chat begins with this saved conversation; NULL: none */
     bool continues;           /* with the newest one */
     bool has_profile;         /* where time goes is wanted */
+    bool has_forecast;        /* and how long a prompt will take, which takes measuring */
     const char *trace;        /* of the routing, to be recorded; NULL: none */
     const char *state_dir;    /* of a store; NULL: none */
     uint64_t state_dir_bytes; /* 0: the library's default */

@@ -33,7 +33,7 @@ static const mf_srv_field fields[] = {{"messages", MF_SRV_FIELD_USED},
                                       {"functions", MF_SRV_FIELD_USED},
                                       {"audio", MF_SRV_FIELD_REFUSED},
                                       {"moderation", MF_SRV_FIELD_REFUSED},
-                                      {"web_search_options", MF_SRV_FIELD_REFUSED},
+                                      {"web_search_options", MF_SRV_FIELD_UNHEARD},
                                       {NULL, MF_SRV_FIELD_USED}};
 
 /* Some editors send what is a response's request, and expect a chat's answer. */

@@ -316,6 +316,8 @@ bool mf_srv_asked_include(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r
         return mf_srv_refuse_field(r, "include", "expected an array of strings");
     yyjson_arr_foreach(include, i, n, word)
     {
+        if (!yyjson_is_str(word))
+            return mf_srv_refuse_field(r, "include", "expected an array of strings");
         if (yyjson_equals_str(word, "message.output_text.logprobs"))
             job->params.has_logprobs = true;
         if (yyjson_equals_str(word, "reasoning.encrypted_content"))

@@ -22,6 +22,12 @@ static bool says_nothing(yyjson_val *v)
            (yyjson_is_str(v) && yyjson_get_len(v) == 0);
 }
 
+static bool is_refused(mf_srv_field_kind kind, yyjson_val *v)
+{
+    return kind == MF_SRV_FIELD_UNHEARD ? yyjson_is_obj(v) || !says_nothing(v)
+                                        : kind == MF_SRV_FIELD_REFUSED && !says_nothing(v);
+}
+
 static const mf_srv_field *find(const mf_srv_field *const *tables, yyjson_val *key)
 {
     for (; *tables; tables++)
@@ -57,7 +63,7 @@ bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_fiel
             r->code = "unknown_parameter";
             return false;
         }
-        if (field->kind == MF_SRV_FIELD_REFUSED && !says_nothing(value)) {
+        if (is_refused(field->kind, value)) {
             mf_srv_refuse_field(r, name, "not supported by this server");
             r->code = "unsupported_parameter";
             return false;

@@ -16,6 +16,7 @@ typedef enum mf_srv_field_kind {
     MF_SRV_FIELD_USED,
     MF_SRV_FIELD_HARMLESS, /* taken and ignored: the answer is the same */
     MF_SRV_FIELD_REFUSED,  /* unless it says nothing: false, 0, "", [], {} */
+    MF_SRV_FIELD_UNHEARD,  /* likewise, but {} asks for something, as it is by default */
 } mf_srv_field_kind;
 
 typedef struct mf_srv_field {

@@ -37,7 +37,7 @@ typedef struct mf_sampler_options {
      * it is there. 0: off. */
     float presence_penalty;
     float frequency_penalty;
-    /* [n_biases], of a token at most one; copied by mf_sampler_create. */
+    /* [n_biases]; of several of a token the last counts. Copied by mf_sampler_create. */
     const mf_logit_bias *biases;
     size_t n_biases;
 

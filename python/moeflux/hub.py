@@ -13,6 +13,15 @@ from .errors import NotFoundError
 
 _PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 _NAME = re.compile(rf"({_PART})/({_PART})(?:@([A-Za-z0-9_./-]+))?(?::([A-Za-z0-9_./ -]+))?")
+_OTHER_FORMS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "model_weights.json",
+    "artifacts/model_weights.json",
+    "moeflux.json",
+)
+_USUAL = "Q4_K_M"
+_NO_MODEL = re.compile(r"mmproj|imatrix|text\.gguf$", re.I)
 _LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 
 
@@ -43,20 +52,30 @@ def find(name: str) -> Path:
     snapshot = folder / "snapshots" / commit
     if not commit or not snapshot.is_dir():
         raise _missing(name, "the hub's cache has not all of it")
-    files = sorted(p for p in snapshot.rglob("*.gguf") if not _LATER_PART.search(p.name))
-    if choice is None:
-        return files[0] if len(files) == 1 and not (snapshot / "config.json").exists() else snapshot
-    chosen = [p for p in files if _is_chosen(p.relative_to(snapshot).as_posix(), choice)]
+    files = sorted(p for p in snapshot.rglob("*.gguf") if _is_model(p.name))
+    if choice is None and (not files or any((snapshot / form).exists() for form in _OTHER_FORMS)):
+        return snapshot
+    chosen = files
+    if choice is not None or len(files) > 1:
+        wanted = choice or _USUAL
+        chosen = [p for p in files if _is_chosen(p.relative_to(snapshot).as_posix(), wanted)]
+    if choice is None and len(chosen) != 1:
+        chosen = files
     if len(chosen) != 1:
         raise _missing(name, f"{len(chosen)} GGUF models in the hub's cache are called so")
     return chosen[0]
 
 
+def _is_model(file: str) -> bool:
+    """The first part of a GGUF model, as the program knows them."""
+    return not _LATER_PART.search(file) and not _NO_MODEL.match(file)
+
+
 def _is_chosen(file: str, choice: str) -> bool:
-    """By its path, or a word of its name."""
-    stem = re.sub(r"(-\d{5}-of-\d{5})?\.gguf$", "", file.rsplit("/", 1)[-1]).lower()
-    wanted = choice.lower()
-    return file == choice or stem == wanted or stem.endswith((f"-{wanted}", f".{wanted}"))
+    """By its path (any part names all of them), or a word of it."""
+    if choice.lower().endswith(".gguf"):
+        return file == re.sub(r"-\d{5}(-of-\d{5}\.gguf)$", r"-00001\1", choice)
+    return re.search(rf"(?:^|[-._/]){re.escape(choice)}(?:$|[-./])", file, re.I) is not None
 
 
 def _missing(name: str, why: str) -> NotFoundError:

@@ -313,18 +313,23 @@ static mf_status set_free(mf_guide *m, mf_error *error)
     return MF_OK;
 }
 
+/* By its bytes, by its number where the grammar has that, or by both. What is named by its number
+ * is the grammar's, and no line feed before it. */
 static bool take_limited(mf_guide *m, uint32_t token, const unsigned char *bytes, size_t n)
 {
     guide_mode mode = m->mode;
     unsigned n_blanks = m->n_blanks;
-    if (bytes != NULL) {
-        if (!match(m, &mode, &n_blanks, bytes, n))
+    const bool matches = bytes != NULL && match(m, &mode, &n_blanks, bytes, n);
+    mf_pool_token(&m->pool, &m->tops, token, &m->other);
+    const mf_tops *named = &m->other;
+    if (m->pool.status != MF_OK || (named->n == 0 && !matches))
+        return false;
+    if (named->n > 0) {
+        if (!(matches && mode == IS_MATCHING
+                  ? mf_tops_join(&m->pool, &m->next, named)
+                  : mf_tops_set(&m->pool, &m->next, named->items, named->n)))
             return false;
-    } else {
-        mf_pool_token(&m->pool, &m->tops, token, &m->next);
         mode = IS_MATCHING;
-        if (m->next.n == 0)
-            return false;
     }
     take_next(m);
     m->mode = mode;

@@ -247,6 +247,22 @@ void mf_pool_start(mf_pool *p, mf_tops *out)
     close_over(p, out);
 }
 
+bool mf_tops_join(mf_pool *p, mf_tops *into, const mf_tops *from)
+{
+    const size_t n = into->n;
+    if (n + from->n > MF_MAX_TOPS) {
+        p->status = MF_ERR_UNSUPPORTED;
+        return false;
+    }
+    if (!reserve(p, into, n + from->n))
+        return false;
+    for (size_t i = 0; i < from->n; i++)
+        if (!bsearch(&from->items[i], into->items, n, sizeof *into->items, compare))
+            into->items[into->n++] = from->items[i];
+    qsort(into->items, into->n, sizeof *into->items, compare);
+    return true;
+}
+
 /* Over all states of a kind that take a value. */
 static void step(mf_pool *p, const mf_tops *from, mf_state_kind kind, uint32_t value, mf_tops *out)
 {

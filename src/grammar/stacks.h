@@ -58,6 +58,8 @@ void mf_pool_copy(mf_pool *p, const mf_pool *source, const mf_tops *from, size_t
 /* One of them is done: the text may end here. */
 bool mf_tops_may_end(const mf_pool *p, const mf_tops *tops);
 bool mf_tops_set(mf_pool *p, mf_tops *out, const uint32_t *items, size_t n);
+/* Those of both; false: see the pool's status. */
+bool mf_tops_join(mf_pool *p, mf_tops *into, const mf_tops *from);
 void mf_tops_free(const mf_allocator *a, mf_tops *tops);
 
 #endif

@@ -52,6 +52,8 @@ expect_glob "$out" "{\"text\": \"$(cut_before "$stop")\", *\"finish_reason\": \"
 run run "$demo" --raw -p "Once upon a time" -n 20 --ignore-eos --temp 1 --quiet --json
 expect_code 0
 expect_lines "$out" 1
+# its figures are those of --stats=json, by stage and by layer
+expect_glob "$out" '*"stats": {*"decode_stage_us": {"other": *, "attention": [1-9]*, "layers": [[]{"us": {*'
 text=$(member "$out" text)
 seed=$(json "$out" seed)
 expect_true [ "$(json "$out" completion_tokens)" = 20 ]

@@ -85,7 +85,7 @@ expect_true [ "$(json "$scratch/stats" tokens)" = 8 ]
 run run "$model" --raw -p "" --json
 expect_error "$model: the prompt is empty"
 run run "$model" --json
-expect_usage_error "run: --json wants a prompt: -p or -f"
+expect_usage_error "run: --json wants a prompt: -p, -f or --messages"
 
 # the prompt as the model gets it
 printf 'Hello\033[1m there' >"$scratch/escape"

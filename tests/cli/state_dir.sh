@@ -115,6 +115,8 @@ run run "$demo" -p x --state-dir /nonexistent/x/y
 expect_error "/nonexistent/x/y: *"
 run run "$demo" -p x --state-dir-size 0 --state-dir "$store"
 expect_usage_error "--state-dir-size: '0' is not a size*"
+run run "$demo" -p x --state-dir-size 1G
+expect_usage_error "run: --state-dir-size needs --state-dir"
 run run "$demo" -p x --state-dir
 expect_usage_error "run: '--state-dir' needs a value"
 finish

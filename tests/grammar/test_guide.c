@@ -102,6 +102,48 @@ static void check_forced(const grammar_data *d)
     mf_guide_free(&guide);
 }
 
+static int32_t token_of(const grammar_data *d, const char *text)
+{
+    int32_t token = -1;
+    size_t n = 0;
+    mf_error error = {0};
+    REQUIRE_OK(mf_tokenizer_encode(d->tokenizer, text, strlen(text), 0, &token, 1, &n, &error),
+               &error);
+    REQUIRE(n == 1);
+    return token;
+}
+
+/* A token that a grammar names by its number is that token and no other, and may stand for bytes as
+ * well: where both go on, both ways stay open. */
+static void check_numbers(const grammar_data *d)
+{
+    mf_error error = {0};
+    char gbnf[128];
+    const int32_t a = token_of(d, "a"), the = token_of(d, " the");
+    snprintf(gbnf, sizeof gbnf, "root ::= <[%d]> \"7\" | \"a\" \"8\" | \"b\" <[%d]>", (int)a,
+             (int)the);
+    static const char *const good[] = {"a7", "a8", "b the"};
+    mf_guide *guide = guide_of(d, gbnf);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        REQUIRE_OK(mf_guide_reset(guide, &error), &error);
+        CHECK_MSG(take_text(d, guide, good[i]) && mf_guide_is_done(guide), "%s", good[i]);
+    }
+    REQUIRE_OK(mf_guide_reset(guide, &error), &error);
+    CHECK(allows(d, guide, a) && !allows(d, guide, the));
+    CHECK(take_text(d, guide, "b") && allows(d, guide, the) && !take_text(d, guide, " "));
+    int32_t token = -1;
+    REQUIRE_OK(mf_guide_forced(guide, &token, &error), &error);
+    CHECK(token == the);
+    mf_guide_free(&guide);
+
+    snprintf(gbnf, sizeof gbnf, "root ::= <[%d]> \"x\" | \"a\"", (int)token_of(d, "\n"));
+    guide = guide_of(d, gbnf);
+    REQUIRE_OK(mf_guide_begin_after(guide, "</think>", 0, 2, &error), &error);
+    CHECK(take_text(d, guide, "hm</think>") && take_text(d, guide, "\n"));
+    CHECK(take_text(d, guide, "x") && mf_guide_is_done(guide));
+    mf_guide_free(&guide);
+}
+
 /* A thought, or any other text, before the grammar. */
 static void check_after(const grammar_data *d)
 {
@@ -528,6 +570,7 @@ int main(void)
     grammar_data_open(&d);
     check_states(&d);
     check_forced(&d);
+    check_numbers(&d);
     check_after(&d);
     check_free_masks(&d);
     check_repeats(&d);

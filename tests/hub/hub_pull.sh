@@ -128,6 +128,9 @@ expect_code 0
 expect_glob "$err" "*another content*"
 expect_true is_pulled org/tiny "$full"
 
+run pull org/tiny@main --revision refs/pr/1
+expect_usage_error "pull: --revision and @REVISION exclude each other"
+
 # other places of the cache, another revision's name, the token from its file
 publish org/tiny "$full"
 mkdir -p "$root/api/org/tiny/revision/refs/pr"

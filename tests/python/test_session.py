@@ -272,6 +272,22 @@ class Named(unittest.TestCase):
         self.assertEqual(moeflux.find("org/forms:Q8_0").name, "m-Q8_0-00001-of-00002.gguf")
         with self.assertRaisesRegex(moeflux.NotFoundError, "0 GGUF models"):
             moeflux.find("org/forms:Q5_0")
+        # as the program has it: the usual one, a word anywhere, any part, and models alone
+        (snapshot / "BF16").mkdir()
+        for name in ("mmproj-F16", "BF16/m-x"):
+            (snapshot / f"{name}.gguf").touch()
+        self.assertEqual(moeflux.find("org/forms").name, "m-Q4_K_M.gguf")
+        self.assertEqual(moeflux.find("org/forms:bf16").name, "m-x.gguf")
+        self.assertEqual(
+            moeflux.find("org/forms:m-Q8_0-00002-of-00002.gguf").name, "m-Q8_0-00001-of-00002.gguf"
+        )
+        with self.assertRaisesRegex(moeflux.NotFoundError, "0 GGUF models"):
+            moeflux.find("org/forms:F16")
+        (snapshot / "m-Q4_K_M.gguf").unlink()
+        with self.assertRaisesRegex(moeflux.NotFoundError, "2 GGUF models"):
+            moeflux.find("org/forms")
+        (snapshot / "model.safetensors").touch()
+        self.assertEqual(moeflux.find("org/forms"), snapshot)
 
     def test_what_is_not_there_says_how_to_get_it(self) -> None:
         self.keep("org", "half")

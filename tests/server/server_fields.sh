@@ -265,6 +265,15 @@ for field in compaction thread container mcp_servers; do
 done
 expect_refused /v1/chat/completions "{$chat,\"moderation\":{\"model\":\"m\"}}" 400 moderation
 expect_refused /v1/responses "{$response,\"moderation\":{\"model\":\"m\"}}" 400 moderation
+for asked in '"reasoning.encrypted_content"' '[7]'; do
+    expect_refused /v1/responses "{$response,\"include\":$asked}" 400 include
+done
+# an empty object is how a search is asked for
+for asked in '{}' '{"search_context_size":"low"}'; do
+    expect_refused /v1/chat/completions "{$chat,\"web_search_options\":$asked}" 400 web_search_options
+done
+post /v1/chat/completions "{$chat,\"web_search_options\":null,\"moderation\":{},\"audio\":false}"
+expect_status 200
 post /v1/responses "{$response,\"context_management\":[{\"type\":\"compaction\",\"compact_threshold\":9}],\"max_tool_calls\":3,\"stream_options\":{\"include_obfuscation\":false},\"safety_identifier\":\"s\",\"prompt_cache_options\":{},\"prompt_cache_retention\":\"24h\"}"
 expect_status 200
 post /v1/messages "{$claude,\"output_config\":{\"format\":{\"type\":\"json_schema\"}}}"

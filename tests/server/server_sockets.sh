@@ -2,7 +2,9 @@
 # Other ways in: a socket in the file system, sockets of systemd, TLS.
 . ./lib_server.sh
 run serve "$demo" --unix x --host 127.0.0.1
-expect_usage_error "serve: --unix and --host exclude each other"
+expect_usage_error "serve: --unix excludes --host and --port"
+run serve "$demo" --unix "$demo/no/socket" --port 8080
+expect_usage_error "serve: --unix excludes --host and --port"
 run serve "$demo" --tls-cert x
 expect_usage_error "serve: --tls-cert and --tls-key need each other"
 

@@ -6,6 +6,8 @@ ask_long() {
     post /v1/completions "{\"prompt\":\"$prompt\",\"max_tokens\":8,\"temperature\":0}"
     expect_status 200
 }
+run serve "$demo" --state-dir-size 64M
+expect_usage_error "serve: --state-dir-size needs --state-dir"
 start_server "$demo" --state-dir "$scratch/states" --state-dir-size 64M
 ask_long
 text=$(value text)
