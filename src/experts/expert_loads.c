@@ -495,6 +495,8 @@ mf_status mf_expert_loads_recover(mf_expert_store *store, mf_error *error)
         store->slots[i].state = MF_SLOT_EMPTY;
         if (i < atomic_load(&store->n_active))
             mf_expert_slot_put_empty(store, i);
+        else
+            mf_expert_slot_give_back(store, i);
     }
     return MF_OK;
 }

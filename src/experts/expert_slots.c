@@ -142,6 +142,8 @@ void mf_expert_slots_recount(mf_expert_store *store)
         for (uint32_t i = 0; i < store->n_empty_of[size]; i++)
             if (empty[i] < n_active)
                 empty[n++] = empty[i];
+            else /* it may have held something before */
+                mf_expert_slot_give_back(store, empty[i]);
         store->n_empty_of[size] = n;
         store->n_empty += n;
     }

@@ -232,8 +232,8 @@ bool mf_expert_slot_fits(const mf_expert_store *store, uint32_t size, uint32_t s
 void mf_expert_slot_put_empty(mf_expert_store *store, uint32_t slot);
 void mf_expert_slot_take_empty(mf_expert_store *store, uint32_t slot);
 uint32_t mf_expert_slot_find_empty(const mf_expert_store *store, uint32_t size);
-/* Once n_active is another: counts anew what is in force, and forgets the empty slots that are not.
- */
+/* Once n_active is another: counts anew what is in force, and gives back the empty slots that are
+ * not. */
 void mf_expert_slots_recount(mf_expert_store *store);
 /* The slot that is not in force any more is empty: its memory is not needed. */
 void mf_expert_slot_give_back(mf_expert_store *store, uint32_t slot);
