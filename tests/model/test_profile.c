@@ -238,6 +238,7 @@ static void test_not_written(const char *name)
     options.timeline = "/dev/full";
     REQUIRE_OK(mf_engine_open(golden_path(name), &options, &engine, &error), &error);
     CHECK_STATUS(mf_engine_record_timeline(engine, NULL, &error), MF_ERR_IO);
+    CHECK_MSG(strncmp(error.message, "/dev/full: ", 11) == 0, "'%s'", error.message);
     REQUIRE_OK(mf_engine_record_timeline(engine, "/dev/full", &error), &error);
     mf_engine_close(&engine);
     CHECK_MSG(strstr(line, "is not whole") != NULL, "the log says '%s'", line);

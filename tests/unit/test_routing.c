@@ -360,6 +360,7 @@ static void test_failures(void)
     REQUIRE_OK(mf_routing_writer_close(&w, &error), &error);
     (void)unlink("/tmp/moeflux-none");
     CHECK(mf_routing_writer_open(NULL, "/dev/full", &head, 1, 1, &w, &error) == MF_ERR_IO);
+    CHECK_MSG(strncmp(error.message, "/dev/full: ", 11) == 0, "'%s'", error.message);
 }
 
 /* A clock that no whole number has room for, as a drive of a byte a second makes it: no conversion
