@@ -203,8 +203,7 @@ void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
 static void count_wasted(mf_expert_store *store, const mf_expert_slot *slot)
 {
     mf_expert_count(store, &store->stats.n_hints_wasted, 1);
-    mf_expert_count(store, &store->stats.hint_wasted_bytes,
-                    store->sizes.bytes[mf_expert_size_of(store, slot->key)]);
+    mf_expert_count(store, &store->stats.hint_wasted_bytes, slot->n_read_bytes);
     mf_expert_count(store, &store->stats.hint_wasted_us, slot->read_us);
     mf_profile_requests *requests = mf_expert_profile_of(store, slot->key);
     if (requests != NULL)

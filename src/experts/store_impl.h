@@ -35,11 +35,12 @@ typedef enum mf_slot_state {
 } mf_slot_state;
 
 typedef struct mf_expert_slot {
-    mf_ticket ticket; /* not emptied before it is done */
-    uint32_t key;     /* layer * n_experts + expert */
-    uint32_t load;    /* while LOADING */
-    uint32_t n_users; /* items of fetches */
-    uint32_t read_us; /* that its reads took */
+    mf_ticket ticket;      /* not emptied before it is done */
+    uint32_t key;          /* layer * n_experts + expert */
+    uint32_t load;         /* while LOADING */
+    uint32_t n_users;      /* items of fetches */
+    uint32_t read_us;      /* that its reads took */
+    uint32_t n_read_bytes; /* that were read for it; 0: it came from a place */
     mf_slot_state state;
     bool is_hinted; /* brought in by a hint, not asked for since */
     uint32_t part_at[MF_MAX_EXPERT_PARTS];
