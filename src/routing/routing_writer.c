@@ -82,23 +82,31 @@ static mf_status fail_write(const mf_routing_writer *w, mf_error *error)
     return mf_fail_os(error, MF_ERR_IO, errno, "%s: writing a trace of routing", w->path);
 }
 
+/* Whole, or the file is as long as before: what a drive that is full has taken of a block would
+ * keep readers from those before it. */
 static mf_status write_all(mf_routing_writer *w, const void *bytes, size_t n, mf_error *error)
 {
     const unsigned char *at = bytes;
+    size_t n_left = n;
     mf_write_guard guard;
-    w->n_file_bytes += n;
     mf_write_guard_begin(&guard);
-    while (n > 0) {
-        ssize_t n_written = write(w->fd, at, n);
+    while (n_left > 0) {
+        ssize_t n_written = write(w->fd, at, n_left);
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written <= 0)
             break;
         at += n_written;
-        n -= (size_t)n_written;
+        n_left -= (size_t)n_written;
     }
     mf_write_guard_end(&guard);
-    return n == 0 ? MF_OK : fail_write(w, error);
+    if (n_left > 0) {
+        const mf_status status = fail_write(w, error);
+        (void)!ftruncate(w->fd, (off_t)w->n_file_bytes); /* a pipe cannot be */
+        return status;
+    }
+    w->n_file_bytes += n;
+    return MF_OK;
 }
 
 static mf_status write_header(mf_routing_writer *w, mf_error *error)
