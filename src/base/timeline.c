@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define BUFFER_BYTES ((size_t)64 << 10)
@@ -21,6 +22,8 @@
 
 struct mf_timeline {
     mf_allocator allocator;
+    char *path;
+    size_t path_bytes;
     pthread_mutex_t lock; /* of what follows but `work` */
     int fd;
     int failure; /* errno of the first write that failed; 0: none */
@@ -160,18 +163,40 @@ const char *mf_timeline_work(mf_timeline *t)
     return name != NULL ? name : "tasks";
 }
 
+static void release(mf_timeline *t)
+{
+    const mf_allocator a = t->allocator;
+    mf_free(&a, t->path, t->path_bytes);
+    mf_free(&a, t, sizeof *t);
+}
+
+static mf_timeline *make(const mf_allocator *a, const char *path)
+{
+    mf_timeline *t = mf_alloc_zeroed(a, sizeof *t);
+    if (t == NULL)
+        return NULL;
+    t->allocator = *a;
+    t->path_bytes = strlen(path) + 1;
+    t->path = mf_alloc(a, t->path_bytes);
+    if (t->path != NULL) {
+        memcpy(t->path, path, t->path_bytes);
+        return t;
+    }
+    release(t);
+    return NULL;
+}
+
 mf_status mf_timeline_open(const mf_allocator *allocator, const char *path, mf_timeline **out,
                            mf_error *error)
 {
     const mf_allocator a = mf_allocator_or_default(allocator);
-    mf_timeline *t = mf_alloc_zeroed(&a, sizeof *t);
+    mf_timeline *t = make(&a, path);
     if (t == NULL)
         return mf_fail_memory(error, sizeof *t, "a timeline");
-    t->allocator = a;
     t->fd = mf_open_apart(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (t->fd < 0) {
         const int why = errno;
-        mf_free(&a, t, sizeof *t);
+        release(t);
         return mf_fail_os(error, MF_ERR_IO, why, "%s: cannot be made", path);
     }
     pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
@@ -197,9 +222,10 @@ mf_status mf_timeline_close(mf_timeline **timeline, mf_error *error)
     flush(t);
     if (close(t->fd) != 0 && t->failure == 0)
         t->failure = errno;
-    const int failure = t->failure;
+    mf_status status = MF_OK;
+    if (t->failure != 0)
+        status = mf_fail_os(error, MF_ERR_IO, t->failure, "%s: writing a timeline", t->path);
     (void)pthread_mutex_destroy(&t->lock);
-    const mf_allocator a = t->allocator;
-    mf_free(&a, t, sizeof *t);
-    return failure == 0 ? MF_OK : mf_fail_os(error, MF_ERR_IO, failure, "writing a timeline");
+    release(t);
+    return status;
 }

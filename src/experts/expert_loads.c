@@ -158,6 +158,7 @@ static void complete(mf_expert_store *store, mf_expert_load *load)
     }
     mf_expert_slot_hold(store, load->slot);
     store->slots[load->slot].read_us = (uint32_t)(mf_io_now_us(store->io) - load->sent_us);
+    store->slots[load->slot].n_read_bytes = load->plan.n_bytes;
     mf_expert_fetch_loaded(store, load, NULL);
     free_load(store, load);
 }
@@ -209,7 +210,7 @@ mf_status mf_expert_load_from(mf_expert_store *store, uint32_t place, uint32_t n
         return status;
     }
     mf_expert_slot_hold(store, number);
-    slot->read_us = 0; /* no drive was asked */
+    slot->read_us = slot->n_read_bytes = 0; /* no drive was asked */
     return MF_OK;
 }
 
@@ -495,6 +496,8 @@ mf_status mf_expert_loads_recover(mf_expert_store *store, mf_error *error)
         store->slots[i].state = MF_SLOT_EMPTY;
         if (i < atomic_load(&store->n_active))
             mf_expert_slot_put_empty(store, i);
+        else
+            mf_expert_slot_give_back(store, i);
     }
     return MF_OK;
 }

@@ -142,6 +142,8 @@ void mf_expert_slots_recount(mf_expert_store *store)
         for (uint32_t i = 0; i < store->n_empty_of[size]; i++)
             if (empty[i] < n_active)
                 empty[n++] = empty[i];
+            else /* it may have held something before */
+                mf_expert_slot_give_back(store, empty[i]);
         store->n_empty_of[size] = n;
         store->n_empty += n;
     }
@@ -201,8 +203,7 @@ void mf_expert_slot_disown(mf_expert_store *store, uint32_t slot)
 static void count_wasted(mf_expert_store *store, const mf_expert_slot *slot)
 {
     mf_expert_count(store, &store->stats.n_hints_wasted, 1);
-    mf_expert_count(store, &store->stats.hint_wasted_bytes,
-                    store->sizes.bytes[mf_expert_size_of(store, slot->key)]);
+    mf_expert_count(store, &store->stats.hint_wasted_bytes, slot->n_read_bytes);
     mf_expert_count(store, &store->stats.hint_wasted_us, slot->read_us);
     mf_profile_requests *requests = mf_expert_profile_of(store, slot->key);
     if (requests != NULL)

@@ -35,11 +35,12 @@ typedef enum mf_slot_state {
 } mf_slot_state;
 
 typedef struct mf_expert_slot {
-    mf_ticket ticket; /* not emptied before it is done */
-    uint32_t key;     /* layer * n_experts + expert */
-    uint32_t load;    /* while LOADING */
-    uint32_t n_users; /* items of fetches */
-    uint32_t read_us; /* that its reads took */
+    mf_ticket ticket;      /* not emptied before it is done */
+    uint32_t key;          /* layer * n_experts + expert */
+    uint32_t load;         /* while LOADING */
+    uint32_t n_users;      /* items of fetches */
+    uint32_t read_us;      /* that its reads took */
+    uint32_t n_read_bytes; /* that were read for it; 0: it came from a place */
     mf_slot_state state;
     bool is_hinted; /* brought in by a hint, not asked for since */
     uint32_t part_at[MF_MAX_EXPERT_PARTS];
@@ -232,8 +233,8 @@ bool mf_expert_slot_fits(const mf_expert_store *store, uint32_t size, uint32_t s
 void mf_expert_slot_put_empty(mf_expert_store *store, uint32_t slot);
 void mf_expert_slot_take_empty(mf_expert_store *store, uint32_t slot);
 uint32_t mf_expert_slot_find_empty(const mf_expert_store *store, uint32_t size);
-/* Once n_active is another: counts anew what is in force, and forgets the empty slots that are not.
- */
+/* Once n_active is another: counts anew what is in force, and gives back the empty slots that are
+ * not. */
 void mf_expert_slots_recount(mf_expert_store *store);
 /* The slot that is not in force any more is empty: its memory is not needed. */
 void mf_expert_slot_give_back(mf_expert_store *store, uint32_t slot);

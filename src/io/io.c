@@ -434,6 +434,11 @@ static int fd_of(const io_file *file, uint32_t drive)
     return drive == 0 ? file->fd : file->copies[drive - 1].fd;
 }
 
+static const char *path_on(const io_file *file, uint32_t drive)
+{
+    return drive == 0 ? file->path : file->copies[drive - 1].path;
+}
+
 static bool is_on(const mf_io *io, const io_file *file, uint32_t drive)
 {
     return !io->drives[drive].is_lost && (drive == 0 || file->copies[drive - 1].path != NULL);
@@ -505,8 +510,7 @@ static bool turn_to_another(mf_io *io, request *r, int os_errno)
         return false;
     }
     if (!was_lost && io->lost != NULL)
-        io->lost(io->lost_ctx, r->drive == 0 ? file->path : file->copies[r->drive - 1].path,
-                 os_errno);
+        io->lost(io->lost_ctx, path_on(file, r->drive), os_errno);
     leave_drive(io, r, false);
     send_to(io, r, drive);
     r->resumed_at = r->n_got & ~(MF_IO_ALIGN - 1);
@@ -649,7 +653,8 @@ static mf_io_done done_with(const request *r, mf_status status, int os_errno, ui
                         .os_errno = os_errno,
                         .offset = offset,
                         .end = r->read.offset + r->read.n_needed,
-                        .file = r->read.file};
+                        .file = r->read.file,
+                        .copy = r->drive};
 }
 
 /* Takes in what one read brought. True if its request is finished, false if it must go on. */
@@ -771,7 +776,7 @@ mf_status mf_io_reset(mf_io *io, mf_error *error)
 
 mf_status mf_io_fail(const mf_io *io, const mf_io_done *done, mf_error *error)
 {
-    const char *path = mf_io_file_path(io, done->file);
+    const char *path = path_on(&io->files[done->file], done->copy);
     unsigned long long offset = done->offset;
     if (done->status == MF_ERR_FORMAT)
         return mf_fail_at(error, MF_ERR_FORMAT, done->offset,

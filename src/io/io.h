@@ -86,6 +86,7 @@ typedef struct mf_io_done {
     uint64_t offset; /* where it failed; with MF_ERR_FORMAT, where the file ends */
     uint64_t end;    /* where the bytes needed end */
     uint32_t file;
+    uint32_t copy; /* that was read last: 0 the file itself, else 1 more than its drive */
 } mf_io_done;
 
 /* How many requests of a lane would be accepted now, and how many are in flight. */
@@ -112,7 +113,8 @@ void mf_io_watch(mf_io *io, mf_timeline *timeline);
  * unreported, and starts the engine anew. On failure all stays as it was, to be tried again. */
 mf_status mf_io_reset(mf_io *io, mf_error *error);
 
-/* A clear line for a failed request: file, offset, reason. Returns done->status. */
+/* A clear line for a failed request: file, or the copy of it that was read last, offset, reason.
+ * Returns done->status. */
 mf_status mf_io_fail(const mf_io *io, const mf_io_done *done, mf_error *error);
 
 #endif

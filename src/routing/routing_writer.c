@@ -17,6 +17,7 @@ struct mf_routing_writer {
     mf_arena arena;
     mf_routing_head head;
     uint32_t id_bits, max_rows, max_parts;
+    char *path; /* in the arena */
     int fd;
     uint64_t n_blocks;
     uint64_t n_file_bytes, max_file_bytes;
@@ -75,23 +76,37 @@ static void put_layer(mf_routing_writer *w, uint32_t layer)
 
 /* ------------------------------------------------------------------------------------ file -- */
 
+/* For the reason that errno has. */
+static mf_status fail_write(const mf_routing_writer *w, mf_error *error)
+{
+    return mf_fail_os(error, MF_ERR_IO, errno, "%s: writing a trace of routing", w->path);
+}
+
+/* Whole, or the file is as long as before: what a drive that is full has taken of a block would
+ * keep readers from those before it. */
 static mf_status write_all(mf_routing_writer *w, const void *bytes, size_t n, mf_error *error)
 {
     const unsigned char *at = bytes;
+    size_t n_left = n;
     mf_write_guard guard;
-    w->n_file_bytes += n;
     mf_write_guard_begin(&guard);
-    while (n > 0) {
-        ssize_t n_written = write(w->fd, at, n);
+    while (n_left > 0) {
+        ssize_t n_written = write(w->fd, at, n_left);
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written <= 0)
             break;
         at += n_written;
-        n -= (size_t)n_written;
+        n_left -= (size_t)n_written;
     }
     mf_write_guard_end(&guard);
-    return n == 0 ? MF_OK : mf_fail_os(error, MF_ERR_IO, errno, "writing a trace of routing");
+    if (n_left > 0) {
+        const mf_status status = fail_write(w, error);
+        (void)!ftruncate(w->fd, (off_t)w->n_file_bytes); /* a pipe cannot be */
+        return status;
+    }
+    w->n_file_bytes += n;
+    return MF_OK;
 }
 
 static mf_status write_header(mf_routing_writer *w, mf_error *error)
@@ -162,8 +177,10 @@ static bool pass_bytes(const mf_routing_writer *w, size_t n_choices, size_t *out
            mf_add_size(bits / 8 + w->head.n_layers + 64, parts, out);
 }
 
-static mf_status make_room(mf_routing_writer *w, const mf_allocator *a, mf_error *error)
+static mf_status make_room(mf_routing_writer *w, const mf_allocator *a, const char *path,
+                           mf_error *error)
 {
+    const size_t path_bytes = strlen(path) + 1;
     size_t n, n_pass, n_parts = w->max_parts * sizeof(mf_routing_part), total;
     if (!mf_mul_size((size_t)w->head.n_layers * w->head.k, w->max_rows, &n) ||
         !pass_bytes(w, n, &n_pass) || n_pass > MF_ROUTING_MAX_BLOCK_BYTES / 2 ||
@@ -171,7 +188,7 @@ static mf_status make_room(mf_routing_writer *w, const mf_allocator *a, mf_error
         return mf_fail(error, MF_ERR_ARGUMENT, "a trace of passes of %u rows is too large",
                        w->max_rows);
     w->capacity = MF_ROUTING_BLOCK_BYTES + n_pass + MF_ROUTING_BLOCK_HEAD_BYTES + 8;
-    total += n_parts + w->head.n_layers + w->capacity + 7 * 64;
+    total += n_parts + w->head.n_layers + w->capacity + path_bytes + 8 * 64;
     MF_TRY(mf_arena_create(a, total, "a trace of routing", &w->arena, error));
     w->parts = mf_arena_take(&w->arena, n_parts);
     w->ids = mf_arena_take(&w->arena, n * 2);
@@ -179,7 +196,11 @@ static mf_status make_room(mf_routing_writer *w, const mf_allocator *a, mf_error
     w->weights = mf_arena_take(&w->arena, n);
     w->has_foretold = mf_arena_take(&w->arena, w->head.n_layers);
     w->block = mf_arena_take(&w->arena, w->capacity);
-    return w->block != NULL ? MF_OK : mf_fail_memory(error, total, "a trace of routing");
+    w->path = mf_arena_take(&w->arena, path_bytes);
+    if (w->block == NULL || w->path == NULL)
+        return mf_fail_memory(error, total, "a trace of routing");
+    memcpy(w->path, path, path_bytes);
+    return MF_OK;
 }
 
 static mf_status open_file(mf_routing_writer *w, const mf_allocator *a, const char *path,
@@ -217,7 +238,7 @@ mf_status mf_routing_writer_open(const mf_allocator *allocator, const char *path
     w->max_rows = max_rows;
     w->max_parts = max_parts;
     w->max_file_bytes = MF_ROUTING_MAX_FILE_BYTES;
-    mf_status status = make_room(w, &a, error);
+    mf_status status = make_room(w, &a, path, error);
     if (status == MF_OK)
         status = open_file(w, &a, path, error);
     if (status != MF_OK) {
@@ -247,7 +268,7 @@ mf_status mf_routing_writer_close(mf_routing_writer **writer, mf_error *error)
     *writer = NULL;
     mf_status status = write_block(w, error);
     if (close(w->fd) != 0 && status == MF_OK)
-        status = mf_fail_os(error, MF_ERR_IO, errno, "writing a trace of routing");
+        status = fail_write(w, error);
     w->fd = -1;
     const mf_allocator a = w->arena.allocator;
     release(&a, w);

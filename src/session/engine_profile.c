@@ -54,11 +54,14 @@ static void forget_stages(mf_engine *e)
 static mf_status profile(mf_engine *e, bool is_on, mf_error *error)
 {
     mf_profile *before = e->profile;
+    const bool was_on = e->is_profiled;
     e->profile = NULL;
     e->is_profiled = is_on;
     mf_status status = is_on || e->timeline != NULL ? make(e, error) : MF_OK;
-    if (status != MF_OK)
-        e->profile = before; /* as it was */
+    if (status != MF_OK) { /* as it was */
+        e->profile = before;
+        e->is_profiled = was_on;
+    }
     tell_all(e);
     if (status == MF_OK) {
         mf_profile_free(&before);

@@ -22,6 +22,7 @@
 #define SHARE_WHOLE 65535.0f
 #define NAME_CHARS (4 + 2 * MF_FINGERPRINT_BYTES + 6 + 1)
 #define TMP_CHARS (NAME_CHARS + 24)
+#define TMP_NAMES 1024u /* that are tried */
 
 static const unsigned char magic[8] = "MFHOT\n\0";
 
@@ -46,14 +47,17 @@ static bool is_temporary(const char *name)
            strcmp(rest + 5 + 2 * (size_t)MF_FINGERPRINT_BYTES, ".mfhot") == 0;
 }
 
-/* Whoever writes one has it locked; where there are no locks, none counts as stale. */
+/* Whoever writes one has it locked until it has its name; where there are no locks, none counts as
+ * stale. */
 static void remove_if_stale(int dir_fd, const char *name)
 {
     const int fd = mf_open_apart(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     struct stat st;
     if (fd < 0)
         return;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+    /* by then the name may mean another one, which is being written */
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        mf_claim_made(dir_fd, name, fd))
         (void)unlinkat(dir_fd, name, 0);
     close(fd);
 }
@@ -74,16 +78,24 @@ static void remove_stale(int dir_fd)
     closedir(dir);
 }
 
-/* Locked; one that a start took for stale is made again. */
-static int make_temporary(int dir_fd, const char *name)
+/* Locked, under a name that nobody else is writing to: another engine of this process, or a process
+ * of the same number in another container, may be. */
+static int make_temporary(int dir_fd, const char *name, char tmp[TMP_CHARS])
 {
-    for (;;) {
-        const int fd = mf_open_apart(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-        if (fd < 0 || mf_claim_made(dir_fd, name, fd))
+    for (uint64_t n = 0; n < TMP_NAMES; n++) {
+        snprintf(tmp, TMP_CHARS, "tmp-%llx-%s", (unsigned long long)(n << 32 | (uint32_t)getpid()),
+                 name);
+        remove_if_stale(dir_fd, tmp); /* of a process of the same number that was killed */
+        const int fd = mf_open_apart(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+        if (fd < 0 && errno != EEXIST)
             return fd;
-        (void)unlinkat(dir_fd, name, 0);
-        close(fd);
+        if (fd >= 0 && mf_claim_made(dir_fd, tmp, fd))
+            return fd;
+        if (fd >= 0) /* a start took it for stale, and removes it */
+            close(fd);
     }
+    errno = EEXIST;
+    return -1;
 }
 
 /* ---------------------------------------------------------------------------------- reading -- */
@@ -274,22 +286,18 @@ static mf_status write_file(int dir_fd, const char *directory, const char *name,
                             const unsigned char *bytes, size_t n_bytes, mf_error *error)
 {
     char tmp[TMP_CHARS];
-    snprintf(tmp, sizeof tmp, "tmp-%llx-%s", (unsigned long long)getpid(), name);
-    (void)unlinkat(dir_fd, tmp, 0); /* of a process of the same number that was killed */
-    const int fd = make_temporary(dir_fd, tmp);
+    const int fd = make_temporary(dir_fd, name, tmp);
     if (fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", directory, tmp);
-    bool is_good = write_all(fd, bytes, n_bytes);
-    int failure = errno;
-    if (close(fd) != 0 && is_good) {
-        failure = errno;
-        is_good = false;
-    }
-    if (is_good && renameat(dir_fd, tmp, dir_fd, name) == 0)
-        return MF_OK;
-    failure = is_good ? errno : failure;
-    (void)unlinkat(dir_fd, tmp, 0);
-    return mf_fail_os(error, MF_ERR_IO, failure, "%s/%s: cannot be written", directory, name);
+    const bool is_good =
+        write_all(fd, bytes, n_bytes) && fsync(fd) == 0 && renameat(dir_fd, tmp, dir_fd, name) == 0;
+    const int failure = errno;
+    if (!is_good)
+        (void)unlinkat(dir_fd, tmp, 0);
+    close(fd); /* locked until here: nobody takes it for stale */
+    return is_good
+               ? MF_OK
+               : mf_fail_os(error, MF_ERR_IO, failure, "%s/%s: cannot be written", directory, name);
 }
 
 static mf_status save_to(const mf_allocator *a, int dir_fd, const char *directory,

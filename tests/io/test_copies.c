@@ -214,6 +214,23 @@ static scratch_file copy_of(const scratch_file *file)
     return copy;
 }
 
+/* What fails where one drive is lost names the other's file. */
+static void check_message(mf_io *io, uint32_t file, const char *path)
+{
+    static _Alignas(MF_IO_ALIGN) unsigned char room[MF_IO_ALIGN];
+    const mf_io_read read = {
+        .file = file, .n_bytes = MF_IO_ALIGN, .n_needed = MF_IO_ALIGN, .dest = room};
+    mf_io_done done;
+    mf_error error = {0};
+    uint32_t n = 0;
+    REQUIRE_OK(mf_io_submit(io, &read, 1, &n, &error), &error);
+    REQUIRE_OK(mf_io_collect(io, true, &done, 1, &n, &error), &error);
+    REQUIRE(n == 1);
+    CHECK_STATUS(mf_io_fail(io, &done, &error), MF_ERR_IO);
+    CHECK_MSG(strncmp(error.message, path, strlen(path)) == 0 && error.message[strlen(path)] == ':',
+              "'%s', expected %s", error.message, path);
+}
+
 static void test_failing(const io_case *c)
 {
     uint64_t random = 4711;
@@ -248,6 +265,7 @@ static void test_failing(const io_case *c)
         fault.fail_lanes = 3; /* nobody is left */
         CHECK_U64(read_all(io, number, 20, 4, NULL), 20);
         CHECK_U64(t.n, 1);
+        check_message(io, number, lost == 0 ? copy.path : file.path);
         fault.fail_lanes = 0;
         CHECK_U64(read_all(io, number, 50, 16, file.bytes), 0);
         mf_io_close(&io);

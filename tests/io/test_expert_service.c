@@ -292,6 +292,10 @@ static void test_random_steps(const io_case *c, const char *dir, uint64_t seed)
         mf_expert_store_stats(s.r.store, &stats);
         CHECK_U64(stats.n_hits + stats.n_misses, s.n_asked);
         CHECK(stats.n_hints >= stats.n_hints_useful + stats.n_hints_late);
+        CHECK_MSG(stats.hint_wasted_bytes <= stats.hint_bytes,
+                  "%llu bytes read for nothing, of %llu read for hints",
+                  (unsigned long long)stats.hint_wasted_bytes,
+                  (unsigned long long)stats.hint_bytes);
         CHECK(watcher.n_looks > 0 && watcher.n_wrong == 0 && s.n_done > 0);
         n_failed += s.n_failed;
         rig_close(&s.r); /* fetches are open, reads in flight */

@@ -126,6 +126,14 @@ typedef struct sized_rig {
     uint64_t pool_bytes;
 } sized_rig;
 
+/* As memory that was given back: it reads as zeros. */
+static bool discard(void *ctx, uint64_t at, uint64_t n_bytes)
+{
+    const sized_rig *s = ctx;
+    memset(s->r.pool + at, 0, n_bytes);
+    return true;
+}
+
 static void sized_open(sized_rig *s, const io_case *c, world *w, uint32_t n_first, uint32_t n_slots,
                        uint32_t n_least)
 {
@@ -139,10 +147,13 @@ static void sized_open(sized_rig *s, const io_case *c, world *w, uint32_t n_firs
     s->pool_bytes = mf_slot_sizes_bytes(&s->sizes, n_slots);
     r->pool = aligned_alloc(4096, s->pool_bytes + GUARD);
     REQUIRE(r->pool != NULL);
+    memset(r->pool, 0, s->pool_bytes);
     memset(r->pool + s->pool_bytes, 0x5a, GUARD);
     mf_expert_store_options options = rig_options(r);
     options.sizes = &s->sizes;
     options.memory.n_bytes = s->pool_bytes;
+    options.memory.ctx = s;
+    options.memory.discard = discard;
     options.n_slots_least = n_least;
     REQUIRE_OK(mf_expert_store_open(&options, &r->store, &error), &error);
     CHECK_U64(mf_expert_store_n_slots_most(r->store), n_slots);
@@ -153,6 +164,21 @@ static void sized_close(sized_rig *s)
     for (uint32_t i = 0; i < GUARD; i++)
         CHECK(s->r.pool[s->pool_bytes + i] == 0x5a);
     rig_close(&s->r);
+}
+
+/* Of slots that are not in force and hold nothing the memory was given back. */
+static void check_given_back(const sized_rig *s)
+{
+    const mf_expert_store *store = s->r.store;
+    for (uint32_t i = (uint32_t)mf_expert_store_n_slots(store); i < store->n_slots; i++) {
+        const unsigned char *slot = s->r.pool + store->slot_at[i];
+        const uint64_t n_bytes = mf_expert_slot_bytes_of(store, i);
+        uint64_t n_zero = 0;
+        while (n_zero < n_bytes && slot[n_zero] == 0)
+            n_zero++;
+        CHECK_MSG(store->slots[i].state != MF_SLOT_EMPTY || n_zero == n_bytes,
+                  "slot %u of %u still has memory", i, store->n_slots);
+    }
 }
 
 /* Every expert's slot has room for it, slots follow one another, and what is counted is so. */
@@ -181,6 +207,7 @@ static void check_slots(const sized_rig *s)
     CHECK_U64(store->n_empty, n_empty);
     for (uint32_t i = 0; i < s->sizes.n; i++)
         CHECK_U64(store->n_active_of[i], n_active_of[i]);
+    check_given_back(s);
 }
 
 /* All that is asked for comes, whole, and is given back at once. */
@@ -325,6 +352,26 @@ static void test_whole_of_forms(const io_case *c, const char *dir, uint32_t n_la
     world_free(w);
 }
 
+/* A pool that shrinks gives back the memory of slots that hold nothing any more, too. */
+static void test_emptied(const io_case *c, const char *dir)
+{
+    world *w = mixed_world(dir);
+    sized_rig s;
+    mf_error error;
+    sized_open(&s, c, w, 4, 24, 4);
+    REQUIRE_OK(mf_expert_store_fill(s.r.store, &error), &error);
+    for (uint32_t layer = 0; layer < 3; layer++)
+        mf_expert_store_forget(s.r.store, layer);
+    CHECK_U64(s.r.store->n_empty, 24);
+    mf_expert_store_want_slots(s.r.store, 4);
+    CHECK(mf_expert_store_resize(s.r.store));
+    CHECK_U64(mf_expert_store_n_slots(s.r.store), 4);
+    check_slots(&s);
+    fetch_some(&s, 1, 8); /* what is in force serves on */
+    sized_close(&s);
+    world_free(w);
+}
+
 /* So few slots that all are of the largest size: small experts have them too, and leave them. */
 static void test_few(const io_case *c, const char *dir)
 {
@@ -435,6 +482,7 @@ int main(void)
         for (uint32_t n_large = 1; n_large < 8; n_large += 2)
             test_whole_of_forms(&cases[c], dirs[n_dirs - 1], n_large);
         test_few(&cases[c], dirs[n_dirs - 1]);
+        test_emptied(&cases[c], dirs[n_dirs - 1]);
         test_two(&cases[c], dirs[n_dirs - 1]);
         test_each(&cases[c], dirs[n_dirs - 1]);
         test_refused(&cases[c], dirs[n_dirs - 1]);

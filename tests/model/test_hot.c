@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -264,6 +265,75 @@ static void test_stale(void)
         CHECK(unlink(paths[i]) == 0);
 }
 
+/* A file that another writes under this process's number, as in another container, is let be. */
+static void test_same_number(void)
+{
+    const mf_hot_shape shape = {{5, 6}, 2, 4};
+    const mf_allocator a = mf_allocator_default();
+    float shares[8] = {0.5f, 0, 1};
+    uint32_t keys[8];
+    char other[256], path[256];
+    mf_error error = {0};
+    mf_hot_list list = {shares, keys, 0};
+    snprintf(other, sizeof other, "%s/tmp-%llx-hot-05060000000000000000000000000000.mfhot", dir,
+             (unsigned long long)getpid());
+    write_file(other, (const unsigned char *)"x", 1);
+    const int fd = open(other, O_RDONLY | O_CLOEXEC);
+    REQUIRE(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    REQUIRE_OK(mf_hot_save(&a, dir, &shape, &list, &error), &error);
+    CHECK(access(other, F_OK) == 0);
+    CHECK(close(fd) == 0);
+    REQUIRE_OK(mf_hot_save(&a, dir, &shape, &list, &error), &error); /* it is stale now */
+    CHECK(access(other, F_OK) != 0);
+    REQUIRE(find_list(path, sizeof path));
+    REQUIRE_OK(mf_hot_load(&a, dir, &shape, &list, &error), &error);
+    CHECK(list.n == 2 && keys[0] == 2 && keys[1] == 0);
+    REQUIRE(unlink(path) == 0);
+}
+
+#define WRITES_AT_ONCE 200u
+#define KEYS_AT_ONCE 1024u
+
+typedef struct writer {
+    float shares[KEYS_AT_ONCE];
+    uint32_t keys[KEYS_AT_ONCE];
+    mf_error error;
+} writer;
+
+/* Checks are not of threads: what is wrong is left in the error. */
+static void *write_often(void *ctx)
+{
+    const mf_hot_shape shape = {{7, 8}, 4, KEYS_AT_ONCE / 4};
+    const mf_allocator a = mf_allocator_default();
+    writer *w = ctx;
+    mf_hot_list list = {w->shares, w->keys, 0};
+    for (uint32_t i = 0; i < KEYS_AT_ONCE; i++)
+        w->shares[i] = 0.5f;
+    for (uint32_t i = 0; i < WRITES_AT_ONCE && w->error.code == MF_OK; i++) {
+        (void)!mf_hot_save(&a, dir, &shape, &list, &w->error);
+        if (w->error.code == MF_OK) /* whole, whoever's it is; and it clears away what is stale */
+            (void)!mf_hot_load(&a, dir, &shape, &list, &w->error);
+    }
+    return NULL;
+}
+
+/* Engines of one process that are closed at the same time. */
+static void test_at_once(void)
+{
+    enum { N = 3 };
+    static writer writers[N];
+    pthread_t threads[N];
+    char path[256];
+    for (int i = 0; i < N; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, write_often, &writers[i]) == 0);
+    for (int i = 0; i < N; i++) {
+        REQUIRE(pthread_join(threads[i], NULL) == 0);
+        CHECK_MSG(writers[i].error.code == MF_OK, "'%s'", writers[i].error.message);
+    }
+    REQUIRE(find_list(path, sizeof path));
+    REQUIRE(unlink(path) == 0);
+}
+
 int main(void)
 {
     static const char *const names[] = {"mlx_4bit", "v3_fp8"};
@@ -279,6 +349,8 @@ int main(void)
     }
     test_parse();
     test_stale();
+    test_same_number();
+    test_at_once();
     CHECK(rmdir(dir) == 0);
     return test_result();
 }

@@ -7,6 +7,7 @@
 #include "golden.h"
 
 #include "base/clock.h"
+#include "failing_alloc.h"
 #include "io/io_fault.h"
 #include "session/engine.h"
 #include "session/session.h"
@@ -238,9 +239,34 @@ static void test_not_written(const char *name)
     options.timeline = "/dev/full";
     REQUIRE_OK(mf_engine_open(golden_path(name), &options, &engine, &error), &error);
     CHECK_STATUS(mf_engine_record_timeline(engine, NULL, &error), MF_ERR_IO);
+    CHECK_MSG(strncmp(error.message, "/dev/full: ", 11) == 0, "'%s'", error.message);
     REQUIRE_OK(mf_engine_record_timeline(engine, "/dev/full", &error), &error);
     mf_engine_close(&engine);
     CHECK_MSG(strstr(line, "is not whole") != NULL, "the log says '%s'", line);
+}
+
+/* A profile that there is no memory for is not on; one that was there before stays. */
+static void test_no_memory(const char *name)
+{
+    failing memory = {0};
+    const golden_case *c = golden_case_find(name);
+    mf_engine_options options = golden_options(c);
+    mf_layer_profile layer;
+    mf_error error = {0};
+    mf_engine *engine = NULL;
+    options.allocator = failing_allocator(&memory);
+    REQUIRE_OK(mf_engine_open(golden_path(name), &options, &engine, &error), &error);
+    failing_arm(&memory, 1, false);
+    CHECK_STATUS(mf_engine_profile(engine, 1, &error), MF_ERR_NO_MEMORY);
+    CHECK(failing_disarm(&memory));
+    CHECK_STATUS(mf_engine_layer_profile(engine, 0, &layer, &error), MF_ERR_STATE);
+    REQUIRE_OK(mf_engine_profile(engine, 1, &error), &error);
+    failing_arm(&memory, 1, false);
+    CHECK_STATUS(mf_engine_profile(engine, 1, &error), MF_ERR_NO_MEMORY);
+    CHECK(failing_disarm(&memory));
+    REQUIRE_OK(mf_engine_layer_profile(engine, 0, &layer, &error), &error);
+    mf_engine_close(&engine);
+    failing_check_end(&memory, name);
 }
 
 int main(void)
@@ -250,6 +276,7 @@ int main(void)
         test_stages(names[i]);
         test_timeline(names[i]);
         test_not_written(names[i]);
+        test_no_memory(names[i]);
     }
     CHECK(strcmp(mf_stage_name(MF_STAGE_WAITING), "waiting") == 0);
     CHECK(mf_stage_name((mf_stage)MF_STAGES) == NULL);

@@ -82,19 +82,23 @@ static bool wait_for_slots(const mf_engine *engine, uint64_t least, uint64_t mos
     return false;
 }
 
-static uint32_t count_held(const mf_engine *engine)
+/* In a turn: the thread that looks at the memory has its own. */
+static uint32_t count_held(mf_engine *engine)
 {
     const mf_expert_store *store = engine->runner.store;
+    mf_error error = {0};
     uint32_t n = 0;
+    REQUIRE_OK(mf_engine_take_turn(engine, &error), &error);
     for (uint32_t i = 0; i < store->n_slots; i++) {
         n += store->slots[i].state != MF_SLOT_EMPTY;
         CHECK(store->slots[i].state == MF_SLOT_EMPTY || store->slot_of[store->slots[i].key] == i);
     }
+    mf_engine_end_turn(engine);
     return n;
 }
 
 /* The expert store lets go of some at a time. */
-static void wait_for_held(const mf_engine *engine, uint64_t most)
+static void wait_for_held(mf_engine *engine, uint64_t most)
 {
     for (const uint64_t began_us = mf_now_us();
          count_held(engine) > most && mf_now_us() < began_us + LONG_US;)

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static unsigned char *read_whole(const char *path, size_t *n_bytes)
@@ -360,6 +361,43 @@ static void test_failures(void)
     REQUIRE_OK(mf_routing_writer_close(&w, &error), &error);
     (void)unlink("/tmp/moeflux-none");
     CHECK(mf_routing_writer_open(NULL, "/dev/full", &head, 1, 1, &w, &error) == MF_ERR_IO);
+    CHECK_MSG(strncmp(error.message, "/dev/full: ", 11) == 0, "'%s'", error.message);
+}
+
+/* On a drive that is full in the middle of a block: what was written before is a trace. */
+static void test_cut_off(void)
+{
+    char path[] = "/tmp/moeflux-routing.XXXXXX";
+    struct rlimit before;
+    mf_routing_writer *w = NULL;
+    mf_routing *t = NULL;
+    mf_error error = {0};
+    mf_status status = MF_OK;
+    size_t n_bytes;
+    uint32_t n_passes = 0;
+    const int fd = mkstemp(path);
+    REQUIRE(fd >= 0 && getrlimit(RLIMIT_FSIZE, &before) == 0);
+    close(fd);
+    const struct rlimit small = {MF_ROUTING_BLOCK_BYTES * 5 / 2, before.rlim_max};
+    REQUIRE_OK(mf_routing_writer_open(NULL, path, &head, MAX_ROWS, 2, &w, &error), &error);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const pass p = make_pass(4);
+    for (; status == MF_OK && n_passes < 100000; n_passes++) {
+        mf_routing_writer_begin(w, p.parts, p.n_parts, p.n_rows);
+        for (uint32_t layer = 0; layer < N_LAYERS; layer++)
+            mf_routing_writer_layer(w, layer, p.ids[layer], p.weights[layer]);
+        status = mf_routing_writer_commit(w, 500, 200, &error);
+    }
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK_STATUS(status, MF_ERR_IO);
+    REQUIRE_OK(mf_routing_writer_close(&w, &error), &error);
+    unsigned char *bytes = read_whole(path, &n_bytes);
+    CHECK(n_bytes > MF_ROUTING_BLOCK_BYTES);
+    REQUIRE_OK(mf_routing_read(NULL, bytes, n_bytes, "it", &t, &error), &error);
+    CHECK(t->n_passes > n_passes / 2 && t->n_passes < n_passes);
+    mf_routing_release(&t);
+    free(bytes);
+    (void)unlink(path);
 }
 
 /* A clock that no whole number has room for, as a drive of a byte a second makes it: no conversion
@@ -386,6 +424,7 @@ int main(void)
     test_sizes();
     test_hostile_sizes();
     test_failures();
+    test_cut_off();
     test_clock();
     return test_result();
 }
