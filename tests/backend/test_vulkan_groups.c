@@ -178,6 +178,24 @@ static void check_tiles(void)
     free(values);
 }
 
+/* Most operations have a row in each workgroup of y: a chunk is not larger. */
+static void check_chunk(void)
+{
+    static const mf_op_kind kinds[] = {MF_OP_EMBED, MF_OP_ROPE, MF_OP_HEAD_NORM_ROPE};
+    mf_error error = {0};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        mf_op op = {.kind = kinds[i], .n_rows = MOST_GROUPS + 1};
+        if (kinds[i] == MF_OP_EMBED)
+            op.u.embed.weight.shape = (mf_weight_shape){
+                .kind = MF_WEIGHT_FLOAT, .float_type = MF_F32, .n_rows = 4, .n_cols = 4};
+        CHECK_STATUS(mf_backend_reserve(be, &op, &error), MF_ERR_UNSUPPORTED);
+        CHECK_CONTAINS(error.message, "n_chunk_tokens");
+        CHECK_CONTAINS(error.message, "65536");
+        op.n_rows = MOST_GROUPS;
+        REQUIRE_OK(mf_backend_reserve(be, &op, &error), &error);
+    }
+}
+
 int main(void)
 {
     const mf_vk_hooks hooks = {.loaded = stand_between};
@@ -191,6 +209,7 @@ int main(void)
     check_copies();
     if (!vulkan_is_short())
         check_tiles();
+    check_chunk();
     be->ops->destroy(be);
     return test_result();
 }
