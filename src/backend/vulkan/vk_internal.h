@@ -72,6 +72,7 @@ typedef struct mf_vk_block {
     mf_vk_place place;
     bool has_operands;   /* on the host: it is not for bytes on their way */
     bool is_counted;     /* among device_bytes */
+    bool is_instead;     /* of MF_VK_SHARED, but the host's: the device had none left */
     mf_region region;    /* of the process, imported; empty: the driver's own memory */
     unsigned char *host; /* where the host sees it; NULL: nowhere */
     uint64_t n_bytes;

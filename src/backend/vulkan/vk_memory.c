@@ -165,14 +165,33 @@ static mf_status import(mf_vk_backend *be, mf_vk_block *b, const mf_vk_request *
     return MF_OK;
 }
 
-static mf_status allocate_own(mf_vk_backend *be, mf_vk_block *b, uint32_t bits, const char *what,
-                              mf_error *error)
+/* Where the driver had no memory of the type: one of the host's for what lies on the device for its
+ * reads alone. Without resizable BAR the host writes to 256 MiB there, which all processes share.
+ * VK_MAX_MEMORY_TYPES: none. */
+static uint32_t type_instead(const mf_vk_backend *be, const mf_vk_block *b, const mf_vk_request *r,
+                             uint32_t bits, uint32_t type)
 {
+    const uint32_t other = type_for(&be->device, bits, MF_VK_ON_HOST);
+    const bool may_differ = b->place == MF_VK_SHARED && r->use != MF_USE_SHARED && other != type &&
+                            check_promise(be, b, type, r->what, NULL) == MF_OK;
+    return may_differ ? other : VK_MAX_MEMORY_TYPES;
+}
+
+static mf_status allocate_own(mf_vk_backend *be, mf_vk_block *b, const mf_vk_request *r,
+                              uint32_t bits, mf_error *error)
+{
+    const char *what = r->what;
     const uint32_t type = type_for(&be->device, bits, b->place);
     if (type == VK_MAX_MEMORY_TYPES)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s has no memory of the kind for %s",
                        be->device.info.name, what);
-    MF_TRY(allocate(be, b, type, NULL, what, error));
+    mf_status status = allocate(be, b, type, NULL, what, error);
+    if (status == MF_ERR_NO_MEMORY) {
+        const uint32_t other = type_instead(be, b, r, bits, type);
+        b->is_instead = other != VK_MAX_MEMORY_TYPES;
+        status = b->is_instead ? allocate(be, b, other, NULL, what, error) : status;
+    }
+    MF_TRY(status);
     if (b->place == MF_VK_ON_DEVICE)
         return MF_OK;
     void *host = NULL;
@@ -205,7 +224,7 @@ mf_status mf_vk_block_create(mf_vk_backend *be, const mf_vk_request *r, uint32_t
                        .n_bytes = mf_round_up(r->n_bytes, ALIGN),
                        .has_operands = r->use == MF_USE_HOST};
     mf_status status = is_imported(be, r->place) ? import(be, b, r, type_bits, error)
-                                                 : allocate_own(be, b, type_bits, r->what, error);
+                                                 : allocate_own(be, b, r, type_bits, error);
     if (status != MF_OK) {
         mf_vk_block_free(be, b);
         return status;
@@ -270,6 +289,7 @@ static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_requ
         m->block = i;
         if (b->memory != VK_NULL_HANDLE && b->place == r->place &&
             b->has_operands == (r->use == MF_USE_HOST) &&
+            !(b->is_instead && r->use == MF_USE_SHARED) &&
             find_gap(be, b, m->size, &m->begin, after))
             return MF_OK;
     }

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory of several kinds, as devices with memory of their own have it, between the backend and a
+ * driver that has one kind: its own; the host's; and little of its own that the host can write to,
+ * which others have taken. What lies there by choice alone then lies in the host's. Buffers lie as
+ * the driver wants them aligned, and an allocation that is more than the device makes is called so.
+ */
+#include "backend/vulkan/vk_internal.h"
+#include "test.h"
+#include "vulkan_open.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define HOST (VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)
+
+enum { OWN, OF_HOST, SMALL, N_KINDS };
+
+static const VkMemoryPropertyFlags flags_of[N_KINDS] = {
+    [OWN] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+    [OF_HOST] = HOST | VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+    [SMALL] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | HOST};
+
+static mf_vk_api driver;
+static bool is_taken;                    /* all of the little memory */
+static uint64_t n_bytes_of[N_KINDS];     /* that were allocated */
+static uint64_t alignment, n_misaligned; /* of buffers, as the driver wants them */
+static PFN_vkGetPhysicalDeviceMemoryProperties2 real_properties;
+
+static void kinds_of_memory(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *out)
+{
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = out->pNext;
+    real_properties(physical, out);
+    out->memoryProperties.memoryTypeCount = out->memoryProperties.memoryHeapCount = N_KINDS;
+    for (uint32_t i = 0; i < N_KINDS; i++) {
+        const bool is_own = (flags_of[i] & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
+        out->memoryProperties.memoryTypes[i] = (VkMemoryType){flags_of[i], i};
+        out->memoryProperties.memoryHeaps[i] = (VkMemoryHeap){
+            (i == SMALL ? 256 : 4096) * MIB, is_own ? VK_MEMORY_HEAP_DEVICE_LOCAL_BIT : 0};
+        if (budget != NULL) {
+            budget->heapBudget[i] = (i == SMALL ? 256 : 4096) * MIB;
+            budget->heapUsage[i] = 0;
+        }
+    }
+}
+
+static void stand_before(void *ctx, mf_vk_api *api)
+{
+    (void)ctx;
+    if (api->GetPhysicalDeviceMemoryProperties2 == NULL)
+        return;
+    real_properties = api->GetPhysicalDeviceMemoryProperties2;
+    api->GetPhysicalDeviceMemoryProperties2 = kinds_of_memory;
+}
+
+static VkResult allocate(VkDevice device, const VkMemoryAllocateInfo *info,
+                         const VkAllocationCallbacks *a, VkDeviceMemory *out)
+{
+    VkMemoryAllocateInfo real = *info;
+    REQUIRE(info->memoryTypeIndex < N_KINDS);
+    real.memoryTypeIndex = 0;
+    if (is_taken && info->memoryTypeIndex == SMALL)
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    n_bytes_of[info->memoryTypeIndex] += info->allocationSize;
+    return driver.AllocateMemory(device, &real, a, out);
+}
+
+static void requirements(VkDevice device, VkBuffer buffer, VkMemoryRequirements *out)
+{
+    driver.GetBufferMemoryRequirements(device, buffer, out);
+    out->memoryTypeBits = (1u << N_KINDS) - 1;
+    out->alignment = alignment;
+}
+
+static VkResult bind(VkDevice device, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize at)
+{
+    n_misaligned += at % alignment != 0;
+    return driver.BindBufferMemory(device, buffer, memory, at);
+}
+
+static VkResult host_properties(VkDevice device, VkExternalMemoryHandleTypeFlagBits kind,
+                                const void *bytes, VkMemoryHostPointerPropertiesEXT *out)
+{
+    VkResult result = driver.GetMemoryHostPointerPropertiesEXT(device, kind, bytes, out);
+    out->memoryTypeBits = 1u << OF_HOST;
+    return result;
+}
+
+static void stand_between(void *ctx, mf_vk_api *api)
+{
+    (void)ctx;
+    driver = *api;
+    api->AllocateMemory = allocate;
+    api->GetBufferMemoryRequirements = requirements;
+    api->BindBufferMemory = bind;
+    if (api->GetMemoryHostPointerPropertiesEXT != NULL)
+        api->GetMemoryHostPointerPropertiesEXT = host_properties;
+}
+
+static mf_backend *open_kinds(void)
+{
+    const mf_vk_hooks hooks = {
+        .loaded = stand_between, .found = stand_before, .has_own_memory = true};
+    const mf_backend_options options = {.device = vulkan_test_device()};
+    mf_error error = {0};
+    mf_backend *be = NULL;
+    memset(n_bytes_of, 0, sizeof n_bytes_of);
+    REQUIRE_OK(mf_vk_backend_create(&options, &hooks, &be, &error), &error);
+    return be;
+}
+
+/* Rows by a list that the host wrote where the device reads it. */
+static void check_copies(mf_backend *be)
+{
+    static const uint32_t rows[] = {2, 0, 1, 2};
+    static const float x[] = {1.0f, 2.0f, 3.0f};
+    float got[4] = {0};
+    mf_error error = {0};
+    mf_buffer buffer = {0};
+    REQUIRE_OK(be->ops->buffer_create(be, 64, MF_USE_DEVICE, "rows", &buffer, &error), &error);
+    const mf_span to = {buffer, 32};
+    const mf_op op = {.kind = MF_OP_COPY_ROWS,
+                      .n_rows = 4,
+                      .u.copy_rows = {.x = {buffer, 0}, .out = to, .rows = rows, .n_cols = 1}};
+    REQUIRE_OK(be->ops->reserve_batch(be, 3, 1000, &error), &error);
+    REQUIRE_OK(mf_backend_reserve(be, &op, &error), &error);
+    be->ops->write(be, op.u.copy_rows.x, x, sizeof x);
+    be->ops->record(be, &op);
+    REQUIRE_OK(mf_backend_read(be, to, got, sizeof got, &error), &error);
+    CHECK(got[0] == 3.0f && got[1] == 1.0f && got[2] == 2.0f && got[3] == 3.0f);
+    be->ops->buffer_free(be, buffer);
+}
+
+static void check_taken(void)
+{
+    mf_error error = {0};
+    mf_buffer words = {0};
+    is_taken = false;
+    mf_backend *be = open_kinds();
+    check_copies(be);
+    CHECK(n_bytes_of[SMALL] > 0);
+    REQUIRE_OK(be->ops->buffer_create(be, 64, MF_USE_SHARED, "words", &words, &error), &error);
+    be->ops->buffer_free(be, words);
+    be->ops->destroy(be);
+    is_taken = true;
+    be = open_kinds();
+    check_copies(be);
+    CHECK_U64(n_bytes_of[SMALL], 0);
+    /* the device asks for these again and again, and has to have them itself */
+    CHECK_STATUS(be->ops->buffer_create(be, 64, MF_USE_SHARED, "words", &words, &error),
+                 MF_ERR_NO_MEMORY);
+    CHECK_CONTAINS(error.message, "words");
+    be->ops->destroy(be);
+    is_taken = false;
+}
+
+int main(void)
+{
+    if (!vulkan_is_there())
+        return TEST_SKIPPED;
+    alignment = 256;
+    check_taken();
+    return test_result();
+}
