@@ -479,8 +479,10 @@ uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out)
         out[0].is_host = true;
         left = available != 0 && available < left ? available : left;
     }
-    if (be->promised_bytes != 0 && be->promised_bytes - be->device_bytes < left)
-        left = be->promised_bytes - be->device_bytes;
+    const uint64_t promised =
+        be->promised_bytes > be->device_bytes ? be->promised_bytes - be->device_bytes : 0;
+    if (be->promised_bytes != 0 && promised < left)
+        left = promised;
     out[0].n_bytes = left;
     if (d->info.is_unified)
         return 1;
