@@ -152,11 +152,36 @@ static void check_taken(void)
     is_taken = false;
 }
 
+/* Small buffers share an allocation, each at a multiple of what the driver asks for. */
+static void check_aligned(void)
+{
+    static const uint64_t alignments[] = {256, 4096, 65536};
+    static const mf_buffer_use uses[] = {MF_USE_DEVICE, MF_USE_HOST, MF_USE_STAGING, MF_USE_SHARED};
+    mf_error error = {0};
+    for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
+        mf_buffer buffers[12];
+        alignment = alignments[i];
+        mf_backend *be = open_kinds();
+        for (uint32_t j = 0; j < 12; j++)
+            REQUIRE_OK(be->ops->buffer_create(be, 64 + j * 4096, uses[j % 4], "small", &buffers[j],
+                                              &error),
+                       &error);
+        check_copies(be);
+        CHECK_MSG(n_misaligned == 0, "%llu buffers are not at a multiple of %llu",
+                  (unsigned long long)n_misaligned, (unsigned long long)alignment);
+        n_misaligned = 0;
+        for (uint32_t j = 0; j < 12; j++)
+            be->ops->buffer_free(be, buffers[j]);
+        be->ops->destroy(be);
+    }
+}
+
 int main(void)
 {
     if (!vulkan_is_there())
         return TEST_SKIPPED;
-    alignment = 256;
+    alignment = 16;
     check_taken();
+    check_aligned();
     return test_result();
 }

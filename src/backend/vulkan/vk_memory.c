@@ -233,22 +233,25 @@ mf_status mf_vk_block_create(mf_vk_backend *be, const mf_vk_request *r, uint32_t
     return MF_OK;
 }
 
-/* Room in a block for size bytes: begins after the buffer of id *after (0: first). */
-static bool find_gap(const mf_vk_backend *be, const mf_vk_block *b, uint64_t size, uint64_t *begin,
+/* Room in a block for m's bytes, as the driver wants them aligned: they begin after the buffer of
+ * id *after (0: first). */
+static bool find_gap(const mf_vk_backend *be, const mf_vk_block *b, mf_vk_memory *m, uint64_t align,
                      uint32_t *after)
 {
-    uint64_t at = b->host == NULL ? 0 : -(uintptr_t)b->host & (ALIGN - 1);
+    const uint64_t first = b->host == NULL ? 0 : -(uintptr_t)b->host & (ALIGN - 1);
+    const uint64_t unit = align > ALIGN ? align : ALIGN;
+    uint64_t at = first;
     uint32_t previous = 0;
     for (uint32_t id = b->first; id != 0; id = be->buffers[id - 1].next) {
-        const mf_vk_memory *m = &be->buffers[id - 1];
-        if (m->begin >= at && m->begin - at >= size)
+        const mf_vk_memory *other = &be->buffers[id - 1];
+        if (other->begin >= at && other->begin - at >= m->size)
             break;
-        at = m->begin + m->size;
+        at = first + mf_round_up(other->begin + other->size - first, unit);
         previous = id;
     }
-    *begin = at;
+    m->begin = at;
     *after = previous;
-    return at <= b->n_bytes && b->n_bytes - at >= size;
+    return at <= b->n_bytes && b->n_bytes - at >= m->size;
 }
 
 /* --------------------------------------------------------------------------------- buffers -- */
@@ -280,7 +283,7 @@ static VkResult create_vk_buffer(mf_vk_backend *be, const mf_vk_request *r, VkBu
 
 /* A place for m's bytes, in a block that there is or a new one. */
 static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_request *r,
-                            uint32_t bits, uint32_t *after, mf_error *error)
+                            const VkMemoryRequirements *needs, uint32_t *after, mf_error *error)
 {
     const bool shares = m->size <= SHARED_MOST_BYTES && r->given == NULL;
     const bool is_mapped = r->place != MF_VK_ON_DEVICE && r->given == NULL;
@@ -290,7 +293,7 @@ static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_requ
         if (b->memory != VK_NULL_HANDLE && b->place == r->place &&
             b->has_operands == (r->use == MF_USE_HOST) &&
             !(b->is_instead && r->use == MF_USE_SHARED) &&
-            find_gap(be, b, m->size, &m->begin, after))
+            find_gap(be, b, m, needs->alignment, after))
             return MF_OK;
     }
     mf_vk_request request = *r;
@@ -298,8 +301,8 @@ static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_requ
         request.n_bytes = is_mapped ? SHARED_HOST_BLOCK_BYTES : SHARED_BLOCK_BYTES;
     else /* one page more: a mapping need not begin at one */
         request.n_bytes = m->size + (is_mapped ? ALIGN : 0);
-    MF_TRY(mf_vk_block_create(be, &request, bits, &m->block, error));
-    (void)find_gap(be, &be->blocks[m->block], m->size, &m->begin, after);
+    MF_TRY(mf_vk_block_create(be, &request, needs->memoryTypeBits, &m->block, error));
+    (void)find_gap(be, &be->blocks[m->block], m, needs->alignment, after);
     return MF_OK;
 }
 
@@ -329,7 +332,7 @@ static mf_status bind_in_block(mf_vk_backend *be, uint32_t id, const mf_vk_reque
     mf_vk_memory *m = &be->buffers[id - 1];
     uint32_t after = 0;
     m->size = mf_round_up(needs->size, ALIGN);
-    MF_TRY(find_place(be, m, r, needs->memoryTypeBits, &after, error));
+    MF_TRY(find_place(be, m, r, needs, &after, error));
     link_after(be, id, after);
     VkResult result = be->device.api.BindBufferMemory(be->device.handle, m->buffer,
                                                       be->blocks[m->block].memory, m->begin);
