@@ -21,6 +21,7 @@ static const VkMemoryPropertyFlags flags_of[N_KINDS] = {
 
 static mf_vk_api driver;
 static bool is_taken;                    /* all of the little memory */
+static bool imports_nothing;             /* whatever the driver says that it can */
 static uint64_t n_bytes_of[N_KINDS];     /* that were allocated */
 static uint64_t alignment, n_misaligned; /* of buffers, as the driver wants them */
 static PFN_vkGetPhysicalDeviceMemoryProperties2 real_properties;
@@ -81,7 +82,7 @@ static VkResult host_properties(VkDevice device, VkExternalMemoryHandleTypeFlagB
 {
     VkResult result = driver.GetMemoryHostPointerPropertiesEXT(device, kind, bytes, out);
     out->memoryTypeBits = 1u << OF_HOST;
-    return result;
+    return imports_nothing ? VK_ERROR_INVALID_EXTERNAL_HANDLE : result;
 }
 
 static void stand_between(void *ctx, mf_vk_api *api)
@@ -152,6 +153,21 @@ static void check_taken(void)
     is_taken = false;
 }
 
+/* A driver that says that it can use the process's memory, and cannot: its own does. */
+static void check_no_import(void)
+{
+    mf_error error = {0};
+    mf_buffer buffer = {0};
+    imports_nothing = true;
+    mf_backend *be = open_kinds();
+    REQUIRE_OK(be->ops->buffer_create(be, 5 * MIB, MF_USE_HOST, "rows", &buffer, &error), &error);
+    CHECK(be->ops->buffer_host(be, buffer) != NULL);
+    check_copies(be);
+    be->ops->buffer_free(be, buffer);
+    be->ops->destroy(be);
+    imports_nothing = false;
+}
+
 /* Small buffers share an allocation, each at a multiple of what the driver asks for. */
 static void check_aligned(void)
 {
@@ -183,5 +199,7 @@ int main(void)
     alignment = 16;
     check_taken();
     check_aligned();
+    alignment = 16;
+    check_no_import();
     return test_result();
 }
