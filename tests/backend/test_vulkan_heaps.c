@@ -22,6 +22,7 @@ static const VkMemoryPropertyFlags flags_of[N_KINDS] = {
 static mf_vk_api driver;
 static bool is_taken;                    /* all of the little memory */
 static bool imports_nothing;             /* whatever the driver says that it can */
+static uint64_t most_bytes = UINT64_MAX; /* of an allocation */
 static uint64_t n_bytes_of[N_KINDS];     /* that were allocated */
 static uint64_t alignment, n_misaligned; /* of buffers, as the driver wants them */
 static PFN_vkGetPhysicalDeviceMemoryProperties2 real_properties;
@@ -58,7 +59,7 @@ static VkResult allocate(VkDevice device, const VkMemoryAllocateInfo *info,
     VkMemoryAllocateInfo real = *info;
     REQUIRE(info->memoryTypeIndex < N_KINDS);
     real.memoryTypeIndex = 0;
-    if (is_taken && info->memoryTypeIndex == SMALL)
+    if ((is_taken && info->memoryTypeIndex == SMALL) || info->allocationSize > most_bytes)
         return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     n_bytes_of[info->memoryTypeIndex] += info->allocationSize;
     return driver.AllocateMemory(device, &real, a, out);
@@ -153,6 +154,28 @@ static void check_taken(void)
     is_taken = false;
 }
 
+/* A device that makes no allocation as large as a buffer, nor buffers of several: it is said. */
+static void check_most(void)
+{
+    mf_error error = {0};
+    mf_buffer buffer = {0};
+    mf_backend *be = open_kinds();
+    mf_vk_device *d = &((mf_vk_backend *)be)->device;
+    d->has_sparse_buffers = false;
+    d->most_allocation_bytes = most_bytes = 16 * MIB;
+    CHECK_STATUS(be->ops->buffer_create(be, 20 * MIB, MF_USE_DEVICE, "experts", &buffer, &error),
+                 MF_ERR_NO_MEMORY);
+    CHECK_CONTAINS(error.message, "20971520 bytes for experts");
+    CHECK_CONTAINS(error.message, "has at most 16777216");
+    CHECK_CONTAINS(error.message, d->info.name);
+    most_bytes = MIB; /* less than it says */
+    CHECK_STATUS(be->ops->buffer_create(be, 10 * MIB, MF_USE_DEVICE, "experts", &buffer, &error),
+                 MF_ERR_NO_MEMORY);
+    CHECK_CONTAINS(error.message, "10485760 bytes for experts: out of device memory");
+    most_bytes = UINT64_MAX;
+    be->ops->destroy(be);
+}
+
 /* A driver that says that it can use the process's memory, and cannot: its own does. */
 static void check_no_import(void)
 {
@@ -201,5 +224,6 @@ int main(void)
     check_aligned();
     alignment = 16;
     check_no_import();
+    check_most();
     return test_result();
 }

@@ -110,6 +110,20 @@ static mf_status check_promise(const mf_vk_backend *be, const mf_vk_block *b, ui
         (unsigned long long)be->device_bytes);
 }
 
+/* A driver has no word of its own for an allocation that is more than its device makes. */
+static mf_status fail_allocation(const mf_vk_backend *be, const mf_vk_block *b, VkResult result,
+                                 const char *what, mf_error *error)
+{
+    const unsigned long long n = b->n_bytes, most = be->device.most_allocation_bytes;
+    char line[128];
+    if (n > most)
+        return mf_fail(error, MF_ERR_NO_MEMORY,
+                       "%llu bytes for %s: an allocation of %s has at most %llu", n, what,
+                       be->device.info.name, most);
+    (void)snprintf(line, sizeof line, "%llu bytes for %.64s", n, what);
+    return mf_vk_fail(error, result, line);
+}
+
 static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, const void *next,
                           const char *what, mf_error *error)
 {
@@ -125,10 +139,7 @@ static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, cons
     VkResult result = api->AllocateMemory(be->device.handle, &info, NULL, &b->memory);
     if (result != VK_SUCCESS) {
         b->memory = VK_NULL_HANDLE;
-        char line[128];
-        (void)snprintf(line, sizeof line, "%llu bytes for %.64s", (unsigned long long)b->n_bytes,
-                       what);
-        return mf_vk_fail(error, result, line);
+        return fail_allocation(be, b, result, what, error);
     }
     b->heap = be->device.memory.memoryTypes[type].heapIndex;
     be->heap_taken[b->heap] += b->n_bytes;
