@@ -4,6 +4,7 @@
  * driver that has one kind: its own; the host's; and little of its own that the host can write to,
  * which others have taken. What lies there by choice alone then lies in the host's. Buffers lie as
  * the driver wants them aligned, and an allocation that is more than the device makes is called so.
+ * And the memory of a workgroup, of which some devices have as little as Vulkan allows.
  */
 #include "backend/vulkan/vk_internal.h"
 #include "test.h"
@@ -44,11 +45,24 @@ static void kinds_of_memory(VkPhysicalDevice physical, VkPhysicalDeviceMemoryPro
     }
 }
 
+/* Of a workgroup, less than the device's own; 0: that. */
+static uint32_t shared_bytes;
+static PFN_vkGetPhysicalDeviceProperties2 real_limits;
+
+static void limits(VkPhysicalDevice physical, VkPhysicalDeviceProperties2 *out)
+{
+    real_limits(physical, out);
+    if (shared_bytes != 0)
+        out->properties.limits.maxComputeSharedMemorySize = shared_bytes;
+}
+
 static void stand_before(void *ctx, mf_vk_api *api)
 {
     (void)ctx;
     if (api->GetPhysicalDeviceMemoryProperties2 == NULL)
         return;
+    real_limits = api->GetPhysicalDeviceProperties2;
+    api->GetPhysicalDeviceProperties2 = limits;
     real_properties = api->GetPhysicalDeviceMemoryProperties2;
     api->GetPhysicalDeviceMemoryProperties2 = kinds_of_memory;
 }
@@ -176,6 +190,21 @@ static void check_most(void)
     be->ops->destroy(be);
 }
 
+/* What Vulkan promises of a workgroup's memory is less than the shaders take that every model
+ * needs: matvec.comp has 16,960 bytes. */
+static void check_shared(void)
+{
+    const mf_vk_hooks hooks = {.found = stand_before};
+    const mf_backend_options options = {.device = vulkan_test_device()};
+    mf_error error = {0};
+    mf_backend *be = NULL;
+    shared_bytes = 16384;
+    CHECK_STATUS(mf_vk_backend_create(&options, &hooks, &be, &error), MF_ERR_UNSUPPORTED);
+    CHECK(be == NULL);
+    CHECK_CONTAINS(error.message, "16384 bytes of shared memory, at least 16960 are needed");
+    shared_bytes = 0;
+}
+
 /* A driver that says that it can use the process's memory, and cannot: its own does. */
 static void check_no_import(void)
 {
@@ -225,5 +254,6 @@ int main(void)
     alignment = 16;
     check_no_import();
     check_most();
+    check_shared();
     return test_result();
 }

@@ -187,7 +187,7 @@ static mf_status check_limits(const mf_vk_device *d, mf_error *error)
         {l->maxComputeWorkGroupSize[0], 256, "invocations of a workgroup in x"},
         {l->maxComputeWorkGroupCount[0], 65535, "workgroups in x"},
         {l->maxComputeWorkGroupCount[1], 65535, "workgroups in y"},
-        {l->maxComputeSharedMemorySize, 16384, "bytes of shared memory"},
+        {l->maxComputeSharedMemorySize, MF_VK_LEAST_SHARED_BYTES, "bytes of shared memory"},
         {d->most_allocation_bytes, (uint64_t)1 << 30, "bytes of an allocation"},
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
