@@ -47,8 +47,6 @@
 #define MF_VK_MAX_CONSTANTS 19
 #define MF_VK_MOST_PIPELINES 2048
 #define MF_VK_MAX_PIPELINES (2 * MF_VK_MOST_PIPELINES) /* their places: half of them stay free */
-#define MF_VK_PUSH_BYTES 128                           /* what every device has */
-#define MF_VK_MOST_GROUPS 65535u /* of a dispatch in x, in y, in z: likewise */
 /* Threads that make pipelines, at most: each takes memory of the driver's. */
 #define MF_VK_MAKERS 16u
 #define MF_VK_BATCHES 8
