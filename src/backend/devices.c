@@ -77,7 +77,7 @@ size_t mf_device_list_sized(mf_device_info *out, size_t capacity, size_t struct_
 static void place_of(const mf_vulkan_device *d, uint32_t number, uint64_t device_bytes,
                      mf_device_place *out)
 {
-    const uint64_t known = d->free_bytes != 0 ? d->free_bytes : d->memory_bytes;
+    const uint64_t known = mf_vulkan_known_bytes(d);
     *out = (mf_device_place){
         .takes_promise = true, .has_memory = !d->is_unified, .has_units = d->has_units};
     (void)snprintf(out->name, sizeof out->name, "vulkan:%u", number);

@@ -153,10 +153,15 @@ static mf_budget_device device_of(const mf_backend *be, uint64_t device_bytes)
         if ((m->uses & 1u << MF_USE_DEVICE) == 0 || (m->is_host && !m->takes_promise))
             continue;
         const bool is_bounded = !m->is_host || device_bytes != 0;
+        /* opening may have taken more than was promised */
+        const uint64_t known = m->n_bytes + m->taken_bytes;
+        const bool is_more = device_bytes != 0 && known > device_bytes;
         return (mf_budget_device){.has_memory = !m->is_host,
                                   .runs_later = be->ops->runs_later,
                                   .takes_promise = m->takes_promise,
-                                  .n_bytes = is_bounded ? m->n_bytes + m->taken_bytes : 0};
+                                  .n_bytes = !is_bounded ? 0
+                                             : is_more   ? device_bytes
+                                                         : known};
     }
     return (mf_budget_device){.runs_later = be->ops->runs_later};
 }

@@ -56,6 +56,15 @@ static void check_choice(void)
     /* where the driver does not say what is free, all there is */
     list[2].free_bytes = 0;
     CHECK_U64(choose(list, 3, 3500, 0, why), 2);
+    /* and where it says that nothing is, none */
+    list[2].has_memory_budget = true;
+    CHECK(choose(list, 3, 1, 0, why) == -1);
+    CHECK_CONTAINS(why, "small has 0 MiB for it, at least 1 MiB are needed");
+    CHECK(choose(list, 3, 1, 1000, why) == -1);
+    /* what is left beside the margin may be nothing, but not what is not known */
+    list[2].free_bytes = 100 * MIB;
+    CHECK(choose(list, 3, 1, 0, why) == -1);
+    CHECK(mf_vulkan_default_bytes(100 * MIB) == 1 && mf_vulkan_default_bytes(200 * MIB) > 60 * MIB);
     const mf_device_needs none = {.least_bytes = 1};
     mf_device_place place;
     mf_device_choose(&none, &place, why);

@@ -99,6 +99,20 @@ static void check_broken(const unsigned char *good, size_t n)
     free(bytes);
 }
 
+/* What is no file, and would be waited for until somebody writes to it. */
+static void check_pipe(void)
+{
+    struct stat is;
+    REQUIRE(unlink(file) == 0 && mkfifo(file, 0600) == 0);
+    (void)alarm(60);
+    live(folder);
+    (void)alarm(0);
+    CHECK_U64(n_given, 0);
+    CHECK(stat(file, &is) == 0 && S_ISREG(is.st_mode)); /* another has its place */
+    live(folder);
+    CHECK(n_given > 0 && n_given != SIZE_MAX);
+}
+
 /* Whose states a device's are: another driver's are not its. */
 static void check_rounding(void)
 {
@@ -130,6 +144,7 @@ int main(void)
     CHECK_U64(n_given, n - HEAD_BYTES);
     CHECK_U64(find_file(), 1); /* nothing is left beside it */
     check_broken(good, n);
+    check_pipe();
     CHECK_U64(find_file(), 1);
     live("/proc/no/such/folder");
     CHECK_U64(n_given, 0);

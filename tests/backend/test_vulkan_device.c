@@ -18,7 +18,7 @@ static void check_list(void)
         CHECK(d->name[0] != 0 && d->driver[0] != 0 && d->kind[0] != 0);
         if (d->unusable != NULL)
             continue;
-        CHECK(d->memory_bytes > 0 && d->shared_bytes >= 16384);
+        CHECK(d->memory_bytes > 0 && d->shared_bytes > 16384);
         CHECK(d->subgroup_size >= 1 && d->subgroup_size <= 128);
         CHECK(d->least_subgroup <= d->subgroup_size && d->subgroup_size <= d->most_subgroup);
         CHECK(d->n_matrices <= MF_VULKAN_MAX_MATRICES);

@@ -24,6 +24,8 @@ ram=$(json "$out" floor_bytes)
 expect_true [ "$least" -gt 0 ]
 run run "$demo" -p hi --device "$device" --ctx 512 --prefill-chunk 16 --vram $((least - 1))
 expect_error "device_bytes of * are $((least - 1)), below the floor of * MiB ($least bytes)*"
+run run "$demo" -p hi --device "$device" --ctx 512 --prefill-chunk 16 --vram 1 # less than it is opened with
+expect_error "device_bytes of * are 1, below the floor of * MiB ($least bytes)*"
 run info "$demo" --device "$device" --ctx 512 --prefill-chunk 16 --vram $((least - 1))
 expect_code 0
 expect_glob "$out" "*least --vram *device memory *does not run: the device's memory is below the least --vram"

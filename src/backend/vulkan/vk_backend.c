@@ -470,16 +470,18 @@ static mf_status open_parts(mf_vk_backend *be, const mf_backend_options *options
 {
     const char *name = options->device != NULL ? options->device : "vulkan";
     MF_TRY(mf_vk_device_open(&be->device, name, hooks, error));
-    if (be->promised_bytes == 0 && !be->device.info.is_unified)
-        be->promised_bytes =
-            mf_vulkan_default_bytes(be->device.info.free_bytes != 0 ? be->device.info.free_bytes
-                                                                    : be->device.info.memory_bytes);
     be->is_mixed = wants_mixed(&be->device.info, options->precision);
     mf_vk_cache_name(be, options->cache_dir);
     MF_TRY(mf_vk_stream_open(be, error));
     MF_TRY(mf_vk_ahead_open(be, error));
     MF_TRY(mf_vk_rings_open(be, error));
-    return mf_vk_pipelines_open(be, error);
+    MF_TRY(mf_vk_pipelines_open(be, error));
+    /* From here on: who promises less than what has been taken asks what there is, and is told of
+     * all that is needed. */
+    be->promised_bytes = options->device_bytes;
+    if (be->promised_bytes == 0 && !be->device.info.is_unified)
+        be->promised_bytes = mf_vulkan_default_bytes(mf_vulkan_known_bytes(&be->device.info));
+    return MF_OK;
 }
 
 mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_hooks *hooks,
@@ -492,7 +494,6 @@ mf_status mf_vk_backend_create(const mf_backend_options *options, const mf_vk_ho
     be->base.ops = &vulkan_ops;
     be->allocator = a;
     be->tuning = mf_vk_tuning_default;
-    be->promised_bytes = options->device_bytes;
     be->n_threads = options->n_threads;
     if (mf_mutex_init_recursive(&be->lock) != 0) {
         mf_free(&a, be, sizeof *be);

@@ -4,6 +4,7 @@
 #include "backend/vulkan/vk_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,12 +41,23 @@ static file_head head_for(const mf_vk_backend *be, const unsigned char *bytes, u
     return head;
 }
 
+/* NULL: there is none. Nobody is waited for, whatever has its name. */
+static FILE *open_file(const char *path)
+{
+    struct stat is;
+    const int fd = path[0] != 0 ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    FILE *f = fd >= 0 && fstat(fd, &is) == 0 && S_ISREG(is.st_mode) ? fdopen(fd, "rb") : NULL;
+    if (f == NULL && fd >= 0)
+        (void)close(fd);
+    return f;
+}
+
 /* The file's bytes, from the allocator; NULL: there are none that can be used. */
 static unsigned char *load(mf_vk_backend *be, uint64_t *n_bytes)
 {
     file_head head;
     unsigned char *bytes = NULL;
-    FILE *f = be->cache_path[0] != 0 ? fopen(be->cache_path, "rbe") : NULL;
+    FILE *f = open_file(be->cache_path);
     if (f == NULL)
         return NULL;
     if (fread(&head, sizeof head, 1, f) == 1 && head.n_bytes > 0 && head.n_bytes <= MOST_BYTES)

@@ -175,29 +175,6 @@ static void read_limits(mf_vk_device *d)
     d->import_align = host.minImportedHostPointerAlignment;
 }
 
-static mf_status check_limits(const mf_vk_device *d, mf_error *error)
-{
-    const VkPhysicalDeviceLimits *l = &d->properties.limits;
-    const struct {
-        uint64_t has, needed;
-        const char *name;
-    } limits[] = {
-        {l->maxPushConstantsSize, 128, "bytes of push constants"},
-        {l->maxComputeWorkGroupInvocations, 256, "invocations of a workgroup"},
-        {l->maxComputeWorkGroupSize[0], 256, "invocations of a workgroup in x"},
-        {l->maxComputeWorkGroupCount[0], 65535, "workgroups in x"},
-        {l->maxComputeWorkGroupCount[1], 65535, "workgroups in y"},
-        {l->maxComputeSharedMemorySize, 16384, "bytes of shared memory"},
-        {d->most_allocation_bytes, (uint64_t)1 << 30, "bytes of an allocation"},
-    };
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        if (limits[i].has < limits[i].needed)
-            return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: %llu %s, at least %llu are needed",
-                           d->info.name, (unsigned long long)limits[i].has, limits[i].name,
-                           (unsigned long long)limits[i].needed);
-    return MF_OK;
-}
-
 /* A family that computes; rather one that draws too: it is the one that drivers care for. */
 static mf_status choose_family(mf_vk_device *d, mf_error *error)
 {
@@ -346,10 +323,8 @@ mf_status mf_vk_device_open(mf_vk_device *d, const char *name, const mf_vk_hooks
         status = choose(d, name, error);
     if (status == MF_OK) {
         read_limits(d);
-        status = check_limits(d, error);
-    }
-    if (status == MF_OK)
         status = choose_family(d, error);
+    }
     if (status == MF_OK)
         choose_copy_family(d);
     if (status == MF_OK)

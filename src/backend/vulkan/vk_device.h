@@ -63,7 +63,12 @@ void mf_vk_features_get(const mf_vk_api *api, VkPhysicalDevice physical, mf_vk_f
 /* Leaves what is needed or used, for the device's creation. */
 void mf_vk_features_wanted(mf_vk_features *f);
 void mf_vk_describe(const mf_vk_api *api, VkPhysicalDevice physical, mf_vulkan_device *out);
-/* What matmul_units.comp takes of a workgroup's shared memory without matrix units. */
+#define MF_VK_PUSH_BYTES 128     /* what every device has */
+#define MF_VK_MOST_GROUPS 65535u /* of a dispatch in x, in y, in z: likewise */
+/* What every device needs of a workgroup's shared memory: matvec.comp has eight tokens' columns of
+ * a tile, a sum of each invocation, and the levels of blocks. Vulkan allows for 16,384. */
+#define MF_VK_LEAST_SHARED_BYTES (16384u + 512u + 64u)
+/* What matmul_units.comp takes of it without matrix units. */
 #define MF_VK_PLAIN_SHARED_BYTES 23040u
 /* vk_halves.c: whether the device has the matrix units that the shaders are written for. */
 bool mf_vk_has_units(const mf_vulkan_device *info);

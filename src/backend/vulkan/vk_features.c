@@ -54,6 +54,28 @@ static const char *lacks(const mf_vk_features *f)
     return NULL;
 }
 
+/* The first needed size that is less than what the name says. */
+static const char *lacks_room(const VkPhysicalDeviceLimits *l, uint64_t most_allocation_bytes)
+{
+    const struct {
+        uint64_t has, needed;
+        const char *name;
+    } limits[] = {
+        {l->maxPushConstantsSize, MF_VK_PUSH_BYTES, "128 bytes of push constants"},
+        {l->maxComputeWorkGroupInvocations, 256, "256 invocations of a workgroup"},
+        {l->maxComputeWorkGroupSize[0], 256, "256 invocations of a workgroup in x"},
+        {l->maxComputeWorkGroupCount[0], MF_VK_MOST_GROUPS, "65535 workgroups in x"},
+        {l->maxComputeWorkGroupCount[1], MF_VK_MOST_GROUPS, "65535 workgroups in y"},
+        {l->maxComputeSharedMemorySize, MF_VK_LEAST_SHARED_BYTES,
+         "17 KiB of a workgroup's shared memory"},
+        {most_allocation_bytes, (uint64_t)1 << 30, "allocations of 1 GiB"},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (limits[i].has < limits[i].needed)
+            return limits[i].name;
+    return NULL;
+}
+
 void mf_vk_features_wanted(mf_vk_features *f)
 {
     const mf_vk_features has = *f;
@@ -209,6 +231,8 @@ void mf_vk_describe(const mf_vk_api *api, VkPhysicalDevice physical, mf_vulkan_d
     if (out->unusable == NULL &&
         (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) == 0)
         out->unusable = "subgroup shuffles";
+    if (out->unusable == NULL)
+        out->unusable = lacks_room(&p.properties.limits, v11.maxMemoryAllocationSize);
     describe_extensions(api, physical, out);
     describe_memory(api, physical, out);
     out->has_units = mf_vk_has_units(out);

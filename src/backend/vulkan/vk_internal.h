@@ -47,7 +47,6 @@
 #define MF_VK_MAX_CONSTANTS 19
 #define MF_VK_MOST_PIPELINES 2048
 #define MF_VK_MAX_PIPELINES (2 * MF_VK_MOST_PIPELINES) /* their places: half of them stay free */
-#define MF_VK_PUSH_BYTES 128                           /* what every device has */
 /* Threads that make pipelines, at most: each takes memory of the driver's. */
 #define MF_VK_MAKERS 16u
 #define MF_VK_BATCHES 8
@@ -71,6 +70,7 @@ typedef struct mf_vk_block {
     mf_vk_place place;
     bool has_operands;   /* on the host: it is not for bytes on their way */
     bool is_counted;     /* among device_bytes */
+    bool is_instead;     /* of MF_VK_SHARED, but the host's: the device had none left */
     mf_region region;    /* of the process, imported; empty: the driver's own memory */
     unsigned char *host; /* where the host sees it; NULL: nowhere */
     uint64_t n_bytes;

@@ -110,6 +110,20 @@ static mf_status check_promise(const mf_vk_backend *be, const mf_vk_block *b, ui
         (unsigned long long)be->device_bytes);
 }
 
+/* A driver has no word of its own for an allocation that is more than its device makes. */
+static mf_status fail_allocation(const mf_vk_backend *be, const mf_vk_block *b, VkResult result,
+                                 const char *what, mf_error *error)
+{
+    const unsigned long long n = b->n_bytes, most = be->device.most_allocation_bytes;
+    char line[128];
+    if (n > most)
+        return mf_fail(error, MF_ERR_NO_MEMORY,
+                       "%llu bytes for %s: an allocation of %s has at most %llu", n, what,
+                       be->device.info.name, most);
+    (void)snprintf(line, sizeof line, "%llu bytes for %.64s", n, what);
+    return mf_vk_fail(error, result, line);
+}
+
 static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, const void *next,
                           const char *what, mf_error *error)
 {
@@ -125,10 +139,7 @@ static mf_status allocate(mf_vk_backend *be, mf_vk_block *b, uint32_t type, cons
     VkResult result = api->AllocateMemory(be->device.handle, &info, NULL, &b->memory);
     if (result != VK_SUCCESS) {
         b->memory = VK_NULL_HANDLE;
-        char line[128];
-        (void)snprintf(line, sizeof line, "%llu bytes for %.64s", (unsigned long long)b->n_bytes,
-                       what);
-        return mf_vk_fail(error, result, line);
+        return fail_allocation(be, b, result, what, error);
     }
     b->heap = be->device.memory.memoryTypes[type].heapIndex;
     be->heap_taken[b->heap] += b->n_bytes;
@@ -165,14 +176,33 @@ static mf_status import(mf_vk_backend *be, mf_vk_block *b, const mf_vk_request *
     return MF_OK;
 }
 
-static mf_status allocate_own(mf_vk_backend *be, mf_vk_block *b, uint32_t bits, const char *what,
-                              mf_error *error)
+/* Where the driver had no memory of the type: one of the host's for what lies on the device for its
+ * reads alone. Without resizable BAR the host writes to 256 MiB there, which all processes share.
+ * VK_MAX_MEMORY_TYPES: none. */
+static uint32_t type_instead(const mf_vk_backend *be, const mf_vk_block *b, const mf_vk_request *r,
+                             uint32_t bits, uint32_t type)
 {
+    const uint32_t other = type_for(&be->device, bits, MF_VK_ON_HOST);
+    const bool may_differ = b->place == MF_VK_SHARED && r->use != MF_USE_SHARED && other != type &&
+                            check_promise(be, b, type, r->what, NULL) == MF_OK;
+    return may_differ ? other : VK_MAX_MEMORY_TYPES;
+}
+
+static mf_status allocate_own(mf_vk_backend *be, mf_vk_block *b, const mf_vk_request *r,
+                              uint32_t bits, mf_error *error)
+{
+    const char *what = r->what;
     const uint32_t type = type_for(&be->device, bits, b->place);
     if (type == VK_MAX_MEMORY_TYPES)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s has no memory of the kind for %s",
                        be->device.info.name, what);
-    MF_TRY(allocate(be, b, type, NULL, what, error));
+    mf_status status = allocate(be, b, type, NULL, what, error);
+    if (status == MF_ERR_NO_MEMORY) {
+        const uint32_t other = type_instead(be, b, r, bits, type);
+        b->is_instead = other != VK_MAX_MEMORY_TYPES;
+        status = b->is_instead ? allocate(be, b, other, NULL, what, error) : status;
+    }
+    MF_TRY(status);
     if (b->place == MF_VK_ON_DEVICE)
         return MF_OK;
     void *host = NULL;
@@ -205,7 +235,7 @@ mf_status mf_vk_block_create(mf_vk_backend *be, const mf_vk_request *r, uint32_t
                        .n_bytes = mf_round_up(r->n_bytes, ALIGN),
                        .has_operands = r->use == MF_USE_HOST};
     mf_status status = is_imported(be, r->place) ? import(be, b, r, type_bits, error)
-                                                 : allocate_own(be, b, type_bits, r->what, error);
+                                                 : allocate_own(be, b, r, type_bits, error);
     if (status != MF_OK) {
         mf_vk_block_free(be, b);
         return status;
@@ -214,22 +244,25 @@ mf_status mf_vk_block_create(mf_vk_backend *be, const mf_vk_request *r, uint32_t
     return MF_OK;
 }
 
-/* Room in a block for size bytes: begins after the buffer of id *after (0: first). */
-static bool find_gap(const mf_vk_backend *be, const mf_vk_block *b, uint64_t size, uint64_t *begin,
+/* Room in a block for m's bytes, as the driver wants them aligned: they begin after the buffer of
+ * id *after (0: first). */
+static bool find_gap(const mf_vk_backend *be, const mf_vk_block *b, mf_vk_memory *m, uint64_t align,
                      uint32_t *after)
 {
-    uint64_t at = b->host == NULL ? 0 : -(uintptr_t)b->host & (ALIGN - 1);
+    const uint64_t first = b->host == NULL ? 0 : -(uintptr_t)b->host & (ALIGN - 1);
+    const uint64_t unit = align > ALIGN ? align : ALIGN;
+    uint64_t at = first;
     uint32_t previous = 0;
     for (uint32_t id = b->first; id != 0; id = be->buffers[id - 1].next) {
-        const mf_vk_memory *m = &be->buffers[id - 1];
-        if (m->begin >= at && m->begin - at >= size)
+        const mf_vk_memory *other = &be->buffers[id - 1];
+        if (other->begin >= at && other->begin - at >= m->size)
             break;
-        at = m->begin + m->size;
+        at = first + mf_round_up(other->begin + other->size - first, unit);
         previous = id;
     }
-    *begin = at;
+    m->begin = at;
     *after = previous;
-    return at <= b->n_bytes && b->n_bytes - at >= size;
+    return at <= b->n_bytes && b->n_bytes - at >= m->size;
 }
 
 /* --------------------------------------------------------------------------------- buffers -- */
@@ -261,7 +294,7 @@ static VkResult create_vk_buffer(mf_vk_backend *be, const mf_vk_request *r, VkBu
 
 /* A place for m's bytes, in a block that there is or a new one. */
 static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_request *r,
-                            uint32_t bits, uint32_t *after, mf_error *error)
+                            const VkMemoryRequirements *needs, uint32_t *after, mf_error *error)
 {
     const bool shares = m->size <= SHARED_MOST_BYTES && r->given == NULL;
     const bool is_mapped = r->place != MF_VK_ON_DEVICE && r->given == NULL;
@@ -270,7 +303,8 @@ static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_requ
         m->block = i;
         if (b->memory != VK_NULL_HANDLE && b->place == r->place &&
             b->has_operands == (r->use == MF_USE_HOST) &&
-            find_gap(be, b, m->size, &m->begin, after))
+            !(b->is_instead && r->use == MF_USE_SHARED) &&
+            find_gap(be, b, m, needs->alignment, after))
             return MF_OK;
     }
     mf_vk_request request = *r;
@@ -278,8 +312,8 @@ static mf_status find_place(mf_vk_backend *be, mf_vk_memory *m, const mf_vk_requ
         request.n_bytes = is_mapped ? SHARED_HOST_BLOCK_BYTES : SHARED_BLOCK_BYTES;
     else /* one page more: a mapping need not begin at one */
         request.n_bytes = m->size + (is_mapped ? ALIGN : 0);
-    MF_TRY(mf_vk_block_create(be, &request, bits, &m->block, error));
-    (void)find_gap(be, &be->blocks[m->block], m->size, &m->begin, after);
+    MF_TRY(mf_vk_block_create(be, &request, needs->memoryTypeBits, &m->block, error));
+    (void)find_gap(be, &be->blocks[m->block], m, needs->alignment, after);
     return MF_OK;
 }
 
@@ -309,7 +343,7 @@ static mf_status bind_in_block(mf_vk_backend *be, uint32_t id, const mf_vk_reque
     mf_vk_memory *m = &be->buffers[id - 1];
     uint32_t after = 0;
     m->size = mf_round_up(needs->size, ALIGN);
-    MF_TRY(find_place(be, m, r, needs->memoryTypeBits, &after, error));
+    MF_TRY(find_place(be, m, r, needs, &after, error));
     link_after(be, id, after);
     VkResult result = be->device.api.BindBufferMemory(be->device.handle, m->buffer,
                                                       be->blocks[m->block].memory, m->begin);
@@ -459,8 +493,10 @@ uint32_t mf_vk_memories(mf_vk_backend *be, mf_backend_memory *out)
         out[0].is_host = true;
         left = available != 0 && available < left ? available : left;
     }
-    if (be->promised_bytes != 0 && be->promised_bytes - be->device_bytes < left)
-        left = be->promised_bytes - be->device_bytes;
+    const uint64_t promised =
+        be->promised_bytes > be->device_bytes ? be->promised_bytes - be->device_bytes : 0;
+    if (be->promised_bytes != 0 && promised < left)
+        left = promised;
     out[0].n_bytes = left;
     if (d->info.is_unified)
         return 1;

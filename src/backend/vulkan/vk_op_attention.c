@@ -588,6 +588,18 @@ static void attend_split(mf_vk_backend *be, const mf_vk_attention *a, const mf_v
     }
 }
 
+/* A workgroup's x is a tile, its y a key head. *at: where the push constants, which are these, say
+ * that the tiles are. */
+static void dispatch_tiles(mf_vk_backend *be, const mf_vk_kernel *kernel, const void *push,
+                           uint32_t push_bytes, uint64_t *at, const uint32_t n[2])
+{
+    for (uint32_t first = 0, n_now; first < n[0]; first += n_now) {
+        n_now = n[0] - first < MF_VK_MOST_GROUPS ? n[0] - first : MF_VK_MOST_GROUPS;
+        mf_vk_dispatch(be, kernel, push, push_bytes, (const uint32_t[]){n_now, n[1], 1});
+        *at += n_now * sizeof(mf_vk_tile);
+    }
+}
+
 static one_push one_push_of(const mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_one *o)
 {
     return (one_push){.q = mf_vk_address(be, a->q),
@@ -665,7 +677,8 @@ static void attend_units(mf_vk_backend *be, const mf_vk_attention *a)
     (void)list_tiles(be, a, UNITS_QUERIES, tiles);
     mf_vk_attention_append(be, a);
     mf_vk_step(be);
-    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_tiles, a->n_kv_heads, 1});
+    dispatch_tiles(be, &kernel, &push, sizeof push, &push.tiles,
+                   (const uint32_t[]){n_tiles, a->n_kv_heads});
 }
 
 static bool can_split(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t n_blocks)
@@ -728,7 +741,8 @@ void mf_vk_tiles_attend(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk
     if (s.n_blocks > 1 && n_tiles < MF_VK_ENOUGH_GROUPS && can_split(be, a, 1))
         attend_split(be, a, kernel, &s, push, n_tiles, n_positions);
     else
-        mf_vk_dispatch(be, kernel, push, sizeof *push, (const uint32_t[]){n_tiles, 1, 1});
+        dispatch_tiles(be, kernel, push, sizeof *push, &push->tiles,
+                       (const uint32_t[]){n_tiles, 1});
 }
 
 static void record(mf_vk_backend *be, const mf_op *op)
@@ -767,7 +781,8 @@ static void record(mf_vk_backend *be, const mf_op *op)
         attend_split(be, &a, &kernel, &s, &push, n_tiles, 0);
         return;
     }
-    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){n_tiles, a.n_kv_heads, 1});
+    dispatch_tiles(be, &kernel, &push, sizeof push, &push.tiles,
+                   (const uint32_t[]){n_tiles, a.n_kv_heads});
 }
 
 const mf_vk_op mf_vk_op_attention = {supports, reserve, record};

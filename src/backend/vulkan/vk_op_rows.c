@@ -16,7 +16,8 @@ static void dispatch_elements(mf_vk_backend *be, mf_vk_shader shader, const void
                               uint32_t push_bytes, uint64_t n)
 {
     const mf_vk_kernel kernel = {shader, 1, {THREADS}};
-    const uint32_t groups = n > (uint64_t)65535 * THREADS ? 65535 : mf_vk_groups(n, THREADS);
+    const bool is_more = n > (uint64_t)MF_VK_MOST_GROUPS * THREADS;
+    const uint32_t groups = is_more ? MF_VK_MOST_GROUPS : mf_vk_groups(n, THREADS);
     mf_vk_dispatch(be, &kernel, push, push_bytes, (const uint32_t[]){groups, 1, 1});
 }
 
@@ -117,6 +118,14 @@ const mf_vk_op mf_vk_op_sigmoid_mul = {any, sigmoid_mul_reserve, sigmoid_mul_rec
 
 /* ------------------------------------------------------------------------------- row by row -- */
 
+/* Rows from `first` on that a dispatch has, a workgroup's y each: where they are heads of rows, or
+ * streams, an operation may have more. */
+static uint32_t rows_from(const mf_op *op, uint32_t first)
+{
+    const uint32_t left = op->n_rows - first;
+    return left < MF_VK_MOST_GROUPS ? left : MF_VK_MOST_GROUPS;
+}
+
 static mf_status copy_rows_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
     MF_TRY(mf_vk_prepare_shader(be, MF_VK_SHADER_copy_rows, THREADS, error));
@@ -127,13 +136,18 @@ static void copy_rows_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_copy_rows_params *p = &op->u.copy_rows;
     const mf_vk_kernel kernel = {MF_VK_SHADER_copy_rows, 1, {THREADS}};
-    const struct {
+    struct {
         uint64_t x, out, rows;
         uint32_t n_cols, unused;
     } push = {mf_vk_address(be, p->x), mf_vk_address(be, p->out),
               mf_vk_array(be, p->rows, op->n_rows * sizeof *p->rows), p->n_cols, 0};
-    mf_vk_dispatch(be, &kernel, &push, sizeof push,
-                   (const uint32_t[]){mf_vk_groups(p->n_cols, THREADS), op->n_rows, 1});
+    for (uint32_t first = 0, n; first < op->n_rows; first += n) {
+        n = rows_from(op, first);
+        mf_vk_dispatch(be, &kernel, &push, sizeof push,
+                       (const uint32_t[]){mf_vk_groups(p->n_cols, THREADS), n, 1});
+        push.out += (uint64_t)n * p->n_cols * sizeof(float);
+        push.rows += n * sizeof *p->rows;
+    }
 }
 
 const mf_vk_op mf_vk_op_copy_rows = {any, copy_rows_reserve, copy_rows_record};
@@ -198,18 +212,24 @@ typedef struct norm_push {
 static void rmsnorm_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_rmsnorm_params *p = &op->u.rmsnorm;
-    const norm_push push = {mf_vk_address(be, p->x),
-                            mf_vk_address(be, p->weight),
-                            mf_vk_address(be, p->out),
-                            p->n_cols,
-                            p->stride != 0 ? p->stride : p->n_cols,
-                            p->eps,
-                            0};
+    norm_push push = {mf_vk_address(be, p->x),
+                      mf_vk_address(be, p->weight),
+                      mf_vk_address(be, p->out),
+                      p->n_cols,
+                      p->stride != 0 ? p->stride : p->n_cols,
+                      p->eps,
+                      0};
     const uint64_t bits =
         push.x | push.weight | push.out | (push.n_cols | push.stride) * (uint64_t)4;
     const mf_vk_kernel kernel =
         norm_kernel(rmsnorm_shader(op), p->n_cols <= NORM_FEW_COLS, bits % 16 == 0);
-    mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, op->n_rows, 1});
+    for (uint32_t first = 0, n; first < op->n_rows; first += n) {
+        const uint64_t row_bytes = (uint64_t)push.stride * sizeof(float);
+        n = rows_from(op, first);
+        mf_vk_dispatch(be, &kernel, &push, sizeof push, (const uint32_t[]){1, n, 1});
+        push.x += n * row_bytes;
+        push.out += n * row_bytes;
+    }
 }
 
 const mf_vk_op mf_vk_op_rmsnorm = {any, rmsnorm_reserve, rmsnorm_record};

@@ -45,8 +45,32 @@ bool mf_vk_op_supports(const mf_vk_backend *be, const mf_op *op)
     return kind < sizeof ops / sizeof *ops && ops[kind] != NULL && ops[kind]->supports(be, op);
 }
 
+/* Whether the operation has any number of rows: others have one in each workgroup of y, and a chunk
+ * is no larger than that. */
+static bool has_any_rows(const mf_op *op)
+{
+    switch (op->kind) {
+    case MF_OP_COPY_ROWS:
+    case MF_OP_RMSNORM:
+    case MF_OP_MATMUL:
+    case MF_OP_HEAD_MATMUL:
+    case MF_OP_EXPERTS:
+    case MF_OP_SIGMOID_MUL:
+    case MF_OP_SWIGLU:
+        return true;
+    case MF_OP_ADD:
+        return op->u.add.norm.weight.buffer.id == 0;
+    default:
+        return false;
+    }
+}
+
 mf_status mf_vk_op_reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
+    if (op->n_rows > MF_VK_MOST_GROUPS && !has_any_rows(op))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "n_chunk_tokens: %s takes %u rows of a chunk at most, not %u",
+                       be->device.info.name, MF_VK_MOST_GROUPS, op->n_rows);
     return ops[op->kind]->reserve(be, op, error);
 }
 

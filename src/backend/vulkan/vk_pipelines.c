@@ -196,7 +196,8 @@ void mf_vk_dispatch(mf_vk_backend *be, const mf_vk_kernel *kernel, const void *p
         return;
     }
     assert(push_bytes <= MF_VK_PUSH_BYTES && push_bytes % 4 == 0);
-    assert(groups[0] <= 65535 && groups[1] <= 65535 && groups[2] <= 65535);
+    assert(groups[0] <= MF_VK_MOST_GROUPS && groups[1] <= MF_VK_MOST_GROUPS &&
+           groups[2] <= MF_VK_MOST_GROUPS);
     if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0 || !mf_vk_begin(be))
         return;
     mf_vk_settle(be);

@@ -6,7 +6,6 @@
 #define MOST_TOKEN_GROUPS 64u
 /* Of matvec_one.comp: jobs in push constants. */
 #define MOST_DIRECT 4u
-#define MOST_GROUPS 65535u
 #define MOST_KEPT 256u /* jobs, of 104 bytes each */
 
 /* --------------------------------------------------------------------------------- bunches -- */
@@ -250,7 +249,7 @@ static void record_ones(mf_vk_backend *be, const mf_vk_product *p, uint32_t whic
         is_direct = job.n_tokens == 1 && put_direct(&push, &job, p->is_pair);
         groups[0] += mf_vk_groups(job.n_rows, c.n_rows);
     }
-    if (!is_direct || groups[0] > MOST_GROUPS) {
+    if (!is_direct || groups[0] > MF_VK_MOST_GROUPS) {
         dispatch_ones(be, p, is_wide, b, put_jobs(be, p, 1, which, b));
         return;
     }

@@ -40,11 +40,23 @@ static mf_status ring_create(mf_vk_backend *be, mf_vk_ring_use use, uint64_t n_b
     return MF_OK;
 }
 
+/* The first of the host's memory that the device is to use: one that says that it can, and cannot
+ * (a container that may not lock pages), has its driver's. */
+static mf_status first_create(mf_vk_backend *be, mf_vk_ring_use use, mf_error *error)
+{
+    mf_status status = ring_create(be, use, kinds[use].n_bytes, error);
+    if (status != MF_ERR_NO_MEMORY || kinds[use].place != MF_VK_ON_HOST ||
+        be->device.import_align == 0)
+        return status;
+    be->device.import_align = 0;
+    return ring_create(be, use, kinds[use].n_bytes, error);
+}
+
 mf_status mf_vk_rings_open(mf_vk_backend *be, mf_error *error)
 {
     for (int i = 0; i < MF_VK_RINGS; i++)
         if (kinds[i].n_bytes != 0)
-            MF_TRY(ring_create(be, (mf_vk_ring_use)i, kinds[i].n_bytes, error));
+            MF_TRY(first_create(be, (mf_vk_ring_use)i, error));
     return MF_OK;
 }
 

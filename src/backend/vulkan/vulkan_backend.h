@@ -22,12 +22,13 @@ typedef struct mf_vulkan_device {
     char api[16];                      /* the version of Vulkan that it has: "1.3.242" */
     const char *kind;                  /* "discrete", "integrated", "virtual", "software" */
     const char *unusable;              /* what the backend needs and it lacks; NULL: nothing */
-    uint64_t memory_bytes, free_bytes; /* where operands lie; free_bytes 0: not known */
+    uint64_t memory_bytes, free_bytes; /* where operands lie; see has_memory_budget */
     bool is_unified;                   /* that memory is the host's own */
     uint32_t subgroup_size, least_subgroup, most_subgroup;
     uint32_t shared_bytes;
-    bool has_f16, has_int8, has_int_dot, has_memory_budget, has_host_import;
-    bool has_units; /* matrix units of the shape that operations that are long use */
+    bool has_f16, has_int8, has_int_dot, has_host_import;
+    bool has_memory_budget; /* free_bytes is known, be it 0 */
+    bool has_units;         /* matrix units of the shape that operations that are long use */
     uint32_t n_matrices;
     mf_vulkan_matrix matrices[MF_VULKAN_MAX_MATRICES];
 } mf_vulkan_device;
@@ -44,7 +45,14 @@ int mf_vulkan_find(const mf_vulkan_device *list, uint32_t n, const char *device)
 static inline uint64_t mf_vulkan_default_bytes(uint64_t free_bytes)
 {
     const uint64_t margin = free_bytes / 32 + ((uint64_t)128 << 20);
-    return free_bytes > margin ? free_bytes - margin : 0;
+    return free_bytes > margin ? free_bytes - margin : 1; /* 0 is what is not known */
+}
+/* What is free of it as far as that is known, never 0: else all there is. */
+static inline uint64_t mf_vulkan_known_bytes(const mf_vulkan_device *d)
+{
+    if (d->free_bytes != 0)
+        return d->free_bytes;
+    return d->has_memory_budget || d->memory_bytes == 0 ? 1 : d->memory_bytes;
 }
 
 /* Errors: MF_ERR_ARGUMENT (there is no such device), MF_ERR_UNSUPPORTED (no Vulkan, or the device
