@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Formats of blocks in fixed point by VNNI, AVX-512 with VBMI. */
+#define MF_FETCH_FAR
 #include "kernels/x86/blocks_dot_avx512.h"
 
 void mf_blocks_prepare_avx512(const mf_matrix *w, const float *x, void *out)

@@ -29,6 +29,7 @@
 #define MF_KERNELS_BLOCKS_PRODUCT_H
 
 #include "kernels/x86/blocks_token.h"
+#include "kernels/x86/fetch.h"
 
 enum {
     AHEAD_BYTES = 1024,       /* how far ahead of a long row's stream is prefetched */
@@ -65,7 +66,7 @@ MF_INLINE void multiply_four(mf_weight_kind kind, uint32_t n, const span_tables 
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++)
             for (uint32_t at = 0; at < mf_blocks_span_bytes(kind); at += 64)
-                __builtin_prefetch(v[r] + ahead + at);
+                mf_fetch(v[r] + ahead + at);
         add_span(kind, n, t, w, v, s, tokens, token_bytes, acc);
         MF_UNROLL(4)
         for (uint32_t r = 0; r < 4; r++) {
@@ -135,7 +136,7 @@ MF_INLINE void multiply_few(mf_weight_kind kind, uint32_t most, const mf_blocks_
         const uint32_t left = row1 - row0 - 4 * i, n_rows = is_last ? left : 4;
         const uint32_t apart = is_last ? 1 : step;
         const uint32_t first = is_long && !is_last ? i : 4 * i;
-        const size_t ahead = is_long && !is_last ? AHEAD_BYTES : SHORT_AHEAD_BYTES;
+        const size_t ahead = is_long && !is_last ? mf_fetch_ahead(AHEAD_BYTES) : SHORT_AHEAD_BYTES;
         uint32_t rows[4], at[4];
         for (uint32_t r = 0; r < 4; r++) {
             at[r] = first + (r < n_rows ? r : n_rows - 1) * apart;

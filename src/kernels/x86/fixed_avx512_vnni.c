@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The fixed-point product by VNNI, AVX-512 without VBMI. */
+#define MF_FETCH_FAR
 #include "kernels/x86/fixed_dot_avx512.h"
 
 size_t mf_fixed_scratch_bytes_avx512_vnni(const mf_matrix *w, uint32_t n_tokens)

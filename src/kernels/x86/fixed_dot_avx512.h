@@ -11,6 +11,7 @@
 #ifndef MF_KERNELS_FIXED_DOT_AVX512_H
 #define MF_KERNELS_FIXED_DOT_AVX512_H
 
+#include "kernels/x86/fetch.h"
 #include "kernels/x86/fixed_rows_avx512.h"
 #include "kernels/x86/fixed_unpack_avx512.h"
 
@@ -72,7 +73,7 @@ MF_INLINE __m512i multiply_rows(const unsigned char *const rows[4], size_t at, s
         const unsigned char *p = rows[r] + at;
         __m512i weights = n == 2 ? _mm512_loadu_si512(p)
                                  : _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)p));
-        _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+        mf_fetch(p + ahead);
         sums[r] = multiply_step(weights, &digits);
     }
     return add_fours(sums);
@@ -123,7 +124,7 @@ MF_INLINE void sum_group_rows(uint32_t bits, const unsigned char *const rows[4],
     MF_UNROLL(4)
     for (int r = 0; r < 4; r++) {
         const __m512i weights = group_weights(bits, rows[r] + at);
-        _mm_prefetch((const char *)rows[r] + at + ahead, _MM_HINT_T0);
+        mf_fetch(rows[r] + at + ahead);
         high[r] = add_products(_mm512_setzero_si512(), weights, group_digits(x, 2, group));
         low[r] = bits > 4 ? _mm512_setzero_si512() : _mm512_slli_epi32(high[r], 8);
         low[r] = add_products(low[r], weights, group_digits(x, 1, group));
@@ -148,9 +149,9 @@ MF_INLINE void sum_pair_rows(uint32_t bits, const unsigned char *const rows[4], 
         const unsigned char *p = rows[r] + at;
         __m512i w[2];
         pair_weights(bits, p, w);
-        _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+        mf_fetch(p + ahead);
         if (bits > 4) /* two groups are more than a line */
-            _mm_prefetch((const char *)p + ahead + 64, _MM_HINT_T0);
+            mf_fetch(p + ahead + 64);
         high[r] = add_products(_mm512_setzero_si512(), w[0], digits[0][2]);
         high[r] = add_products(high[r], w[1], digits[1][2]);
         low[r] = bits > 4 ? _mm512_setzero_si512() : _mm512_slli_epi32(high[r], 8);
@@ -222,7 +223,7 @@ MF_INLINE void sum_four_groups(const unsigned char *const rows[4], size_t at, si
                               _mm512_and_si512(_mm512_srli_epi32(v, 2), low),
                               _mm512_and_si512(_mm512_srli_epi32(v, 4), low),
                               _mm512_and_si512(_mm512_srli_epi32(v, 6), low)};
-        _mm_prefetch((const char *)rows[r] + at + ahead, _MM_HINT_T0);
+        mf_fetch(rows[r] + at + ahead);
         s[r] = _mm512_setzero_si512();
         MF_UNROLL(3)
         for (int d = DIGITS - 1; d >= 0; d--) {

@@ -21,6 +21,8 @@
 #ifndef MF_KERNELS_FIXED_PRODUCT_H
 #define MF_KERNELS_FIXED_PRODUCT_H
 
+#include "kernels/x86/fetch.h"
+
 #include <string.h>
 
 enum {
@@ -168,14 +170,13 @@ MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, u
         x[t] = mf_fixed_token_at(tokens + t * token_bytes, n_groups);
         digits[t] = order_token(bits, x[t].digits, n_groups, (void *)to);
     }
+    const size_t ahead = mf_fetch_ahead(is_wide(bits) ? WIDE_AHEAD_BYTES : AHEAD_BYTES);
     uint32_t row = row0, quarter = (row1 - row0) / ROWS * (ROWS / 4);
     if (mf_fixed_row_bytes(w) > SHORT_ROW_BYTES) {
         for (uint32_t i = 0; i < quarter; i += ROWS / 4) {
             const panel p = open_quarters(w, row0 + i, quarter, values);
             for (uint32_t t = 0; t < n_tokens; t++) {
-                const lanes outputs =
-                    multiply_panel(bits, &p, is_wide(bits) ? WIDE_AHEAD_BYTES : AHEAD_BYTES, &x[t],
-                                   digits[t], sums);
+                const lanes outputs = multiply_panel(bits, &p, ahead, &x[t], digits[t], sums);
                 store_quarters(outputs, quarter, y + t * y_stride + i, (float *)(void *)sums);
             }
         }
