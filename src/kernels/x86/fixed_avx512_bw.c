@@ -210,9 +210,7 @@ MF_INLINE const ordered *order_token(uint32_t bits, const mf_fixed_digits *x, ui
                                      ordered *to)
 {
     (void)bits;
-    for (uint32_t g = 0; g < n_groups; g += 2)
-        order_as_they_lie(x, g, n_groups, &to[g / 2]);
-    return to;
+    return order_as_they_lie(x, 0, n_groups, to);
 }
 
 #include "kernels/x86/fixed_product.h"

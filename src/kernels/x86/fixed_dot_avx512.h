@@ -205,9 +205,7 @@ MF_INLINE const ordered *order_token(uint32_t bits, const mf_fixed_digits *x, ui
             else
                 order_pair(x + g, d, to + g / 2);
         }
-    for (; g < n_groups; g += 2)
-        order_as_they_lie(x, g, n_groups, to + g / 2);
-    return to;
+    return order_as_they_lie(x, g, n_groups, to);
 }
 
 /* Four groups of four rows of 2 bits. */

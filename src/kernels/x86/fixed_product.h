@@ -37,6 +37,34 @@ enum {
 /* A tile's outputs, [TILE, PANELS, ROWS], and the sums of a group, in two parts. */
 #define TILE_BYTES ((size_t)3 * PANELS * TILE * sizeof(ints))
 
+/* DO(bits), of which each width has code of its own: there they are a constant. */
+#define BY_WIDTH(width, DO)                          \
+    do {                                             \
+        switch (MIN_BITS < MAX_BITS ? (width) : 4) { \
+        case 2:                                      \
+            DO(2);                                   \
+            break;                                   \
+        case 3:                                      \
+            DO(3);                                   \
+            break;                                   \
+        case 5:                                      \
+            if (MAX_BITS > 4)                        \
+                DO(5);                               \
+            break;                                   \
+        case 6:                                      \
+            if (MAX_BITS > 4)                        \
+                DO(6);                               \
+            break;                                   \
+        case 8:                                      \
+            if (MAX_BITS > 4)                        \
+                DO(8);                               \
+            break;                                   \
+        default:                                     \
+            DO(4);                                   \
+            break;                                   \
+        }                                            \
+    } while (0)
+
 /* Whether sums come in two parts. */
 MF_LANE_OP bool is_wide(uint32_t bits)
 {
@@ -184,10 +212,9 @@ MF_LANE_OP void multiply_few(uint32_t bits, const mf_matrix *w, uint32_t row0, u
     }
     for (; row < row1; row += ROWS) {
         const panel p = open_panel(w, row, row1, values);
-        for (uint32_t t = 0; t < n_tokens; t++) {
+        for (uint32_t t = 0; t < n_tokens; t++)
             lanes_store(y + t * y_stride + (row - row0), p.n_rows,
                         multiply_panel(bits, &p, SHORT_AHEAD_BYTES, &x[t], digits[t], sums));
-        }
     }
 }
 
@@ -198,36 +225,41 @@ typedef struct block {
     panel panels[PANELS];
     uint32_t n_panels;
     ints *weights;
-    float *outputs; /* of a tile, [TILE, PANELS, ROWS] */
+    float *outputs; /* of a tile of tokens, [PANELS, ROWS] each */
     ints *sums;     /* of a group and a tile, likewise; those of the highest digit behind them */
 } block;
 
-/* Each width has code of its own. */
+/* A panel's weights. */
 static void unpack_any(const panel *p, ints *out)
 {
-    switch (MIN_BITS < MAX_BITS ? p->w->shape.bits : 4) {
-    case 2:
-        unpack_panel(2, p, out);
-        break;
-    case 3:
-        unpack_panel(3, p, out);
-        break;
-    case 5:
-        if (MAX_BITS > 4)
-            unpack_panel(5, p, out);
-        break;
-    case 6:
-        if (MAX_BITS > 4)
-            unpack_panel(6, p, out);
-        break;
-    case 8:
-        if (MAX_BITS > 4)
-            unpack_panel(8, p, out);
-        break;
-    default:
-        unpack_panel(4, p, out);
-        break;
+#define UNPACK_PANEL(bits) unpack_panel(bits, p, out)
+    BY_WIDTH(p->w->shape.bits, UNPACK_PANEL);
+#undef UNPACK_PANEL
+}
+
+/* The two panels from `row` on, with outputs of so many tokens and so many vectors of sums. */
+static block open_block(const mf_matrix *w, uint32_t row, uint32_t row1, float *values,
+                        uint32_t n_tokens, size_t n_sums)
+{
+    block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
+               .outputs = values + PANELS * panel_floats(w)};
+    b.sums = (ints *)(void *)(b.outputs + (size_t)PANELS * n_tokens * ROWS);
+    b.weights = b.sums + n_sums;
+    for (uint32_t p = 0; p < b.n_panels; p++) {
+        b.panels[p] = open_panel(w, row + p * ROWS, row1, values + p * panel_floats(w));
+        unpack_any(&b.panels[p], b.weights + (size_t)p * mf_fixed_groups(w) * QUADS);
     }
+    if (b.n_panels == 1) /* the second is the first again, and not stored */
+        b.panels[1] = b.panels[0];
+    return b;
+}
+
+MF_LANE_OP void store_outputs(const block *b, uint32_t n_tokens, float *y, size_t y_stride)
+{
+    for (uint32_t p = 0; p < b->n_panels; p++)
+        for (uint32_t t = 0; t < n_tokens; t++)
+            lanes_store(y + p * ROWS + t * y_stride, b->panels[p].n_rows,
+                        lanes_load(b->outputs + (size_t)(PANELS * t + p) * ROWS, ROWS));
 }
 
 /* wide and n_tokens are constants. */
@@ -255,10 +287,7 @@ MF_LANE_OP void multiply_tile(bool wide, uint32_t n_tokens, const block *b,
             }
         }
     }
-    for (uint32_t p = 0; p < b->n_panels; p++)
-        for (uint32_t t = 0; t < n_tokens; t++)
-            lanes_store(y + p * ROWS + t * y_stride, b->panels[p].n_rows,
-                        lanes_load(b->outputs + (size_t)(PANELS * t + p) * ROWS, ROWS));
+    store_outputs(b, n_tokens, y, y_stride);
 }
 
 MF_LANE_OP void multiply_tokens(bool wide, const block *b, const unsigned char *tokens,
@@ -297,18 +326,8 @@ static void multiply_many(const mf_matrix *w, uint32_t row0, uint32_t row1,
                           const unsigned char *tokens, uint32_t n_tokens, float *y, size_t y_stride,
                           float *values)
 {
-    const uint32_t n_groups = mf_fixed_groups(w);
     for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
-        block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
-                   .outputs = values + PANELS * panel_floats(w)};
-        b.sums = (ints *)(void *)(b.outputs + PANELS * TILE * ROWS);
-        b.weights = b.sums + (size_t)2 * PANELS * TILE;
-        for (uint32_t p = 0; p < b.n_panels; p++) {
-            b.panels[p] = open_panel(w, row + p * ROWS, row1, values + p * panel_floats(w));
-            unpack_any(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
-        }
-        if (b.n_panels == 1) /* the second is the first again, and not stored */
-            b.panels[1] = b.panels[0];
+        const block b = open_block(w, row, row1, values, TILE, (size_t)2 * PANELS * TILE);
         if (MAX_BITS > 4 && is_wide(w->shape.bits))
             multiply_wide(&b, tokens, n_tokens, y + (row - row0), y_stride);
         else
@@ -329,40 +348,17 @@ static size_t product_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
     return (size_t)mf_round_up(n_bytes, 64);
 }
 
-#define MULTIPLY_FEW(bits) multiply_few(bits, w, row0, row1, tokens, n_tokens, y, y_stride, values)
-
 /* mf_fixed_kernels.matmul */
 static void multiply(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                      uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
-    float *values = scratch;
     if (is_by_tiles(w, n_tokens)) {
-        multiply_many(w, row0, row1, tokens, n_tokens, y, y_stride, values);
+        multiply_many(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
         return;
     }
-    switch (MIN_BITS < MAX_BITS ? w->shape.bits : 4) {
-    case 2:
-        MULTIPLY_FEW(2);
-        break;
-    case 3:
-        MULTIPLY_FEW(3);
-        break;
-    case 5:
-        if (MAX_BITS > 4)
-            MULTIPLY_FEW(5);
-        break;
-    case 6:
-        if (MAX_BITS > 4)
-            MULTIPLY_FEW(6);
-        break;
-    case 8:
-        if (MAX_BITS > 4)
-            MULTIPLY_FEW(8);
-        break;
-    default:
-        MULTIPLY_FEW(4);
-        break;
-    }
+#define MULTIPLY_FEW(bits) multiply_few(bits, w, row0, row1, tokens, n_tokens, y, y_stride, scratch)
+    BY_WIDTH(w->shape.bits, MULTIPLY_FEW);
+#undef MULTIPLY_FEW
 }
 
 #endif

@@ -64,13 +64,15 @@ MF_INLINE __m512i pair_digits(const mf_fixed_digits *x, uint32_t g, uint32_t n_g
                               _mm256_loadu_si256(second), 1);
 }
 
-/* Groups g and g + 1 as they lie side by side. */
-MF_INLINE void order_as_they_lie(const mf_fixed_digits *x, uint32_t g, uint32_t n_groups,
-                                 ordered *to)
+/* The groups from g on, an even one, two side by side as they lie; returns `to`. */
+MF_INLINE const ordered *order_as_they_lie(const mf_fixed_digits *x, uint32_t g, uint32_t n_groups,
+                                           ordered *to)
 {
-    for (int d = 0; d < DIGITS; d++)
-        for (int i = 0; i < 2; i++)
-            _mm512_storeu_si512(to->digit[d][i], pair_digits(x, g, n_groups, d, i));
+    for (; g < n_groups; g += 2)
+        for (int d = 0; d < DIGITS; d++)
+            for (int i = 0; i < 2; i++)
+                _mm512_storeu_si512(to[g / 2].digit[d][i], pair_digits(x, g, n_groups, d, i));
+    return to;
 }
 
 MF_INLINE __m128i load_128(const unsigned char *p)

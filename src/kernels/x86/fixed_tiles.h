@@ -26,8 +26,8 @@ MF_INLINE void load_weights(mf_tiles *tiles, const ints *w0, const ints *w1)
     MF_TILE_LOAD(tiles, 4, w1, sizeof *w1);
 }
 
-/* n groups of both panels. Loads go before the stores of what was multiplied before:
- * they would wait for those that lie alike in a page. */
+/* n groups of both panels. Loads go before the stores of what was multiplied before: they would
+ * wait for those that lie alike in a page. */
 static void dot_groups(mf_tiles *tiles, const ints *w0, const ints *w1, const mf_fixed_digits *x,
                        uint32_t n, size_t token_bytes, ints *sums)
 {
@@ -108,10 +108,7 @@ MF_INLINE void multiply_tiled(uint32_t bits, mf_tiles *tiles, const block *b,
         else
             add_group_sums(bits, b, g, 1, &x, stride, n_tokens);
     }
-    for (uint32_t p = 0; p < b->n_panels; p++)
-        for (uint32_t t = 0; t < n_tokens; t++)
-            lanes_store(y + p * ROWS + t * y_stride, b->panels[p].n_rows,
-                        lanes_load(b->outputs + (size_t)(PANELS * t + p) * ROWS, ROWS));
+    store_outputs(b, n_tokens, y, y_stride);
 }
 
 /* By all tokens, `together` in a tile. */
@@ -127,32 +124,12 @@ MF_INLINE void multiply_all_tiled(uint32_t bits, mf_tiles *tiles, const block *b
     }
 }
 
-/* Each width has code of its own. */
 static void multiply_any_tiled(mf_tiles *tiles, const block *b, const unsigned char *tokens,
                                uint32_t n_tokens, uint32_t together, float *y, size_t y_stride)
 {
 #define MULTIPLY_TILED(bits) \
     multiply_all_tiled(bits, tiles, b, tokens, n_tokens, together, y, y_stride)
-    switch (b->panels[0].w->shape.bits) {
-    case 2:
-        MULTIPLY_TILED(2);
-        break;
-    case 3:
-        MULTIPLY_TILED(3);
-        break;
-    case 5:
-        MULTIPLY_TILED(5);
-        break;
-    case 6:
-        MULTIPLY_TILED(6);
-        break;
-    case 8:
-        MULTIPLY_TILED(8);
-        break;
-    default:
-        MULTIPLY_TILED(4);
-        break;
-    }
+    BY_WIDTH(b->panels[0].w->shape.bits, MULTIPLY_TILED);
 #undef MULTIPLY_TILED
 }
 
@@ -160,7 +137,7 @@ static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
                               const unsigned char *tokens, uint32_t n_tokens, float *y,
                               size_t y_stride, float *values)
 {
-    const uint32_t n_groups = mf_fixed_groups(w), together = mf_tile_tokens(n_tokens);
+    const uint32_t together = mf_tile_tokens(n_tokens);
     mf_tiles tiles = {0};
     for (uint32_t i = 0; i < 3; i++) /* sums of two panels; digits */
         mf_tile_shape(&tiles, i, together, MF_TILE_ROW_BYTES);
@@ -168,16 +145,7 @@ static void multiply_by_tiles(const mf_matrix *w, uint32_t row0, uint32_t row1,
         mf_tile_shape(&tiles, i, QUADS, MF_TILE_ROW_BYTES);
     MF_TILES_OPEN(&tiles);
     for (uint32_t row = row0; row < row1; row += PANELS * ROWS) {
-        block b = {.n_panels = row1 - row > ROWS ? PANELS : 1,
-                   .outputs = values + PANELS * panel_floats(w)};
-        b.sums = (ints *)(void *)(b.outputs + (size_t)MF_TILE_ROWS * PANELS * ROWS);
-        b.weights = b.sums + (size_t)GROUPS * GROUP_SUMS;
-        for (uint32_t p = 0; p < b.n_panels; p++) {
-            b.panels[p] = open_panel(w, row + p * ROWS, row1, values + p * panel_floats(w));
-            unpack_any(&b.panels[p], b.weights + (size_t)p * n_groups * QUADS);
-        }
-        if (b.n_panels == 1) /* the second is the first again, and not stored */
-            b.panels[1] = b.panels[0];
+        const block b = open_block(w, row, row1, values, MF_TILE_ROWS, (size_t)GROUPS * GROUP_SUMS);
         multiply_any_tiled(&tiles, &b, tokens, n_tokens, together, y + (row - row0), y_stride);
     }
     MF_TILES_CLOSE(&tiles);
