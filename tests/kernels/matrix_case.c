@@ -520,9 +520,9 @@ void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *c)
         k->matmul(&c->w, cut, n_rows, last, n_cols, n, y + cut, n_rows, scratch);
         CHECK_MSG(memcmp(y, alone + (size_t)(MAX_TOKENS - n) * n_rows,
                          (size_t)n * n_rows * sizeof *y) == 0,
-                  "%s: %u bits, group %u, type %d, [%u, %u]: %u tokens cut at row %u differ from "
-                  "each alone",
-                  mf_cpu_tier_name(k->tier), c->w.shape.bits, c->w.shape.group,
+                  "%s: kind %d, %u bits, group %u, type %d, [%u, %u]: %u tokens cut at row %u "
+                  "differ from each alone",
+                  mf_cpu_tier_name(k->tier), c->w.shape.kind, c->w.shape.bits, c->w.shape.group,
                   c->w.shape.float_type, n_rows, n_cols, n, cut);
     }
     free(scratch);
