@@ -34,6 +34,7 @@ static const form forms[] = {
     {"6 bits", AFFINE(6)},
     {"8 bits", AFFINE(8)},
     {"q4_0", {.kind = MF_WEIGHT_GGUF_Q4_0}},
+    {"q5_0", {.kind = MF_WEIGHT_GGUF_Q5_0}},
     {"q8_0", {.kind = MF_WEIGHT_GGUF_Q8_0}},
     {"q4_k", {.kind = MF_WEIGHT_GGUF_Q4_K}},
     {"q5_k", {.kind = MF_WEIGHT_GGUF_Q5_K}},
@@ -54,6 +55,7 @@ static const form forms[] = {
     {"nvfp4", {.kind = MF_WEIGHT_NVFP4}},
     {"int4", {.kind = MF_WEIGHT_INT4, .float_type = MF_BF16, .bits = 4, .group = 32}},
     {"int4 (128)", {.kind = MF_WEIGHT_INT4, .float_type = MF_BF16, .bits = 4, .group = 128}},
+    {"int8 (128)", {.kind = MF_WEIGHT_INT8, .float_type = MF_BF16, .bits = 8, .group = 128}},
     {"fp8", {.kind = MF_WEIGHT_FP8_BLOCK, .float_type = MF_F32, .bits = 8, .group = 128}},
     {"bf16", {.kind = MF_WEIGHT_FLOAT, .float_type = MF_BF16}},
 };

@@ -410,21 +410,48 @@ static bool has_small_digits(mf_cpu_tier tier, mf_weight_kind kind)
     }
 }
 
+/* Whether tiles multiply it with a float for the scale of 32 columns; of weights of up to 5 bits
+ * whose activations have 22 (kernels/x86/scaled_token.h). */
+static bool is_scaled(mf_cpu_tier tier, mf_weight_kind kind)
+{
+    if (tier != MF_CPU_AVX512_AMX && tier != MF_CPU_AVX512_AMX_BF16)
+        return false;
+    switch (kind) {
+    case MF_WEIGHT_MXFP4:
+    case MF_WEIGHT_INT4:
+    case MF_WEIGHT_INT8:
+    case MF_WEIGHT_GGUF_Q4_0:
+    case MF_WEIGHT_GGUF_Q5_0:
+    case MF_WEIGHT_GGUF_Q8_0:
+    case MF_WEIGHT_GGUF_IQ4_NL:
+    case MF_WEIGHT_GGUF_MXFP4:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_scaled_short(mf_cpu_tier tier, mf_weight_kind kind)
+{
+    return is_scaled(tier, kind) &&
+           (kind == MF_WEIGHT_MXFP4 || kind == MF_WEIGHT_GGUF_MXFP4 || kind == MF_WEIGHT_GGUF_Q5_0);
+}
+
 static int by_size(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x < y) - (x > y);
 }
 
-/* A quarter of the 16 largest magnitudes of 32 activations, or of the n that are left: which 16 are
- * a lane's is the form's own matter. */
-static double lane_reach(const float *x, uint32_t n)
+/* A quarter of the `most` largest magnitudes of 32 activations, or of the n that are left: which 16
+ * are a lane's is the form's own matter. */
+static double lane_reach(const float *x, uint32_t n, uint32_t most)
 {
     double sizes[32] = {0.0}, sum = 0.0;
     for (uint32_t i = 0; i < 32 && i < n; i++)
         sizes[i] = fabs((double)x[i]);
     qsort(sizes, 32, sizeof *sizes, by_size);
-    for (uint32_t i = 0; i < 16; i++)
+    for (uint32_t i = 0; i < most; i++)
         sum += sizes[i];
     return sum / 4.0;
 }
@@ -433,6 +460,10 @@ double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float 
 {
     const bool has_lanes = c->w.shape.kind != MF_WEIGHT_AFFINE && has_lane_units(k->tier);
     const bool is_small = has_small_digits(k->tier, c->w.shape.kind);
+    const uint32_t together = is_scaled(k->tier, c->w.shape.kind) ? 32 : 16;
+    const double half_unit = is_small                                    ? 0x1p-21
+                             : is_scaled_short(k->tier, c->w.shape.kind) ? 0x1p-22
+                                                                         : 0x1p-23;
     const uint32_t n = c->w.shape.n_cols;
     const uint32_t group = is_small ? 32 : c->w.shape.kind == MF_WEIGHT_AFFINE ? 64 : 256;
     const double *w = c->values + (size_t)row * n;
@@ -445,9 +476,9 @@ double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float 
             largest = fmax(largest, fabs((double)x[i]));
             size += fabs(w[i]);
             if (has_lanes && i % 32 == 0)
-                largest = fmax(largest, lane_reach(x + i, n - i));
+                largest = fmax(largest, lane_reach(x + i, n - i, together));
         }
-        bound += largest * size * (is_small ? 0x1p-21 : 0x1p-23); /* half a unit */
+        bound += largest * size * half_unit;
     }
     return bound;
 }
@@ -520,9 +551,9 @@ void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *c)
         k->matmul(&c->w, cut, n_rows, last, n_cols, n, y + cut, n_rows, scratch);
         CHECK_MSG(memcmp(y, alone + (size_t)(MAX_TOKENS - n) * n_rows,
                          (size_t)n * n_rows * sizeof *y) == 0,
-                  "%s: %u bits, group %u, type %d, [%u, %u]: %u tokens cut at row %u differ from "
-                  "each alone",
-                  mf_cpu_tier_name(k->tier), c->w.shape.bits, c->w.shape.group,
+                  "%s: kind %d, %u bits, group %u, type %d, [%u, %u]: %u tokens cut at row %u "
+                  "differ from each alone",
+                  mf_cpu_tier_name(k->tier), c->w.shape.kind, c->w.shape.bits, c->w.shape.group,
                   c->w.shape.float_type, n_rows, n_cols, n, cut);
     }
     free(scratch);

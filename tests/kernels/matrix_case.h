@@ -37,7 +37,8 @@ void *scratch_for(const mf_kernels *k, const mf_matrix *w, uint32_t n_tokens);
 
 /* What fixed point may add to an output's error: 2^-23 of the largest activation of a group (64
  * columns in affine weights, 256 in formats of blocks) for each of its weights; of blocks with
- * AVX-512 of a quarter of the 16 largest of 32 neighbours, where that is more. */
+ * AVX-512 of a quarter of the 16 largest of 32 neighbours, where that is more, or with tiles of all
+ * 32; and twice that with tiles by weights that take 5 bits and a sign. */
 double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float *x, uint32_t row);
 /* n_tokens outputs against the stated bound. */
 void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x, uint32_t n_tokens,

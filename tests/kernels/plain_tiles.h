@@ -22,8 +22,9 @@ void mf_plain_bf16_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
                           size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
                           void *scratch);
 
-/* The same of folded_amx.c. */
+/* The same of folded_amx.c, of scaled_amx.c. */
 const mf_fixed_kernels *mf_plain_folded(void);
+const mf_fixed_kernels *mf_plain_scaled(void);
 
 void mf_plain_tiles_open(mf_tiles *tiles);
 void mf_plain_tiles_close(mf_tiles *tiles);

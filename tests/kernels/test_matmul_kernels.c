@@ -2,9 +2,11 @@
 /*
  * Matrix products of every tier, against float64 sums of the weights that the packed bits mean: all
  * bits, groups and types, every code of FP8, odd sizes, operands that end at an inaccessible page;
- * and the same bits for any number of tokens and cut of rows. With --bench: packed bytes and
- * multiply-adds a second, beside what the core reads and multiplies at best.
+ * and the same bits for any number of tokens and cut of rows. AVX-VNNI's also where there is only
+ * AVX-512's (evex_vnni.h). With --bench: packed bytes and multiply-adds a second, beside what the
+ * core reads and multiplies at best.
  */
+#include "evex_vnni.h"
 #include "matrix_case.h"
 
 #include <stdlib.h>
@@ -545,17 +547,17 @@ int main(int argc, char **argv)
         for_tiers(bench_tier);
         return 0;
     }
-    for_tiers(test_tier);
-    for_tiers(test_fp8);
-    for_tiers(test_fp8_codes);
-    for_tiers(test_fp8_nan);
-    for_tiers(test_fp8_view);
-    for_tiers(test_unaligned);
-    for_tiers(test_fixed_point);
-    for_tiers(test_affine_extremes);
-    for_tiers(test_blocks);
-    for_tiers(test_integers);
-    for_tiers(test_scale_codes);
-    for_tiers(test_block_extremes);
+    static void (*const tests[])(const mf_kernels *) = {
+        test_tier,     test_fp8,       test_fp8_codes,   test_fp8_nan,
+        test_fp8_view, test_unaligned, test_fixed_point, test_affine_extremes,
+        test_blocks,   test_integers,  test_scale_codes, test_block_extremes};
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        for_tiers(tests[i]);
+#if defined(MF_HAS_EVEX_VNNI)
+        mf_kernels evex;
+        if (evex_vnni_kernels(&evex))
+            tests[i](&evex);
+#endif
+    }
     return test_result();
 }

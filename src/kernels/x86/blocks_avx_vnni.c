@@ -5,6 +5,7 @@
  */
 #include "kernels/x86/blocks_avx2.h"
 
+#include "kernels/x86/avx_vnni.h"
 #include "kernels/x86/blocks_sizes_avx2.h"
 
 enum { WIDE_APART = 0, WIDE_BITS = DIGIT_BITS };
@@ -14,7 +15,7 @@ enum { WIDE_APART = 0, WIDE_BITS = DIGIT_BITS };
  * copies and stores the intrinsic's accumulators at each use. */
 MF_INLINE __m256i add_products(__m256i acc, __m256i weights, __m256i digits)
 {
-    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(weights), "xm"(digits));
+    __asm__(MF_DPBUSD " %2, %1, %0" : "+x"(acc) : "x"(weights), "xm"(digits));
     return acc;
 }
 
@@ -52,7 +53,8 @@ MF_INLINE digit_sums sum_columns(const blocks_form *f, uint32_t n, const unpacke
         const __m256i weights = four_weights(w, b, half, lane);
         MF_UNROLL(3)
         for (uint32_t d = 0; d < DIGITS; d++)
-            sums[d] = add_products(sums[d], weights, x->v[(2 * b + half) * DIGITS + d][lane]);
+            sums[d] =
+                add_products(sums[d], weights, x->v[DIGITS_AT + (2 * b + half) * DIGITS + d][lane]);
     }
     return join_digits(f, sums);
 }
@@ -109,12 +111,11 @@ static void add_grid_span(mf_weight_kind kind, const unsigned char *const v[4],
     lane_values scales;
     for (uint32_t r = 0; r < 4; r++)
         unpack_grid(kind, v[r], &rows[r]);
-    if (mf_blocks_has_sixteens(kind)) {
-        f.has_sixteens = true;
+    f.has_sixteens = f.by_sixteens = mf_blocks_has_sixteens(kind);
+    if (f.has_sixteens) {
         scale_lanes(&f, row_scales, &scales, NULL);
         add_unpacked(&f, rows, &scales, NULL, x, acc + GRID_SIXTEENS, 1);
     } else {
-        f.has_sixteens = false;
         scale_lanes(&f, row_scales, &scales, NULL);
         add_unpacked(&f, rows, &scales, NULL, x, acc, 1);
     }

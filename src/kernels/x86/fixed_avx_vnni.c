@@ -6,6 +6,7 @@
  * instruction multiplies four of one parity by four activations and adds up. As sums of groups are
  * exact, both give the same bits.
  */
+#include "kernels/x86/avx_vnni.h"
 #include "kernels/x86/fixed_unpack_avx2.h"
 
 enum { MIN_BITS = 2, MAX_BITS = 8 };
@@ -14,7 +15,7 @@ enum { MIN_BITS = 2, MAX_BITS = 8 };
  * copies and stores the intrinsic's accumulators at each use. */
 MF_INLINE __m256i add_products(__m256i acc, __m256i weights, __m256i digits)
 {
-    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(weights), "x"(digits));
+    __asm__(MF_DPBUSD " %2, %1, %0" : "+x"(acc) : "x"(weights), "x"(digits));
     return acc;
 }
 

@@ -77,27 +77,6 @@ MF_INLINE __m512i folded_scales(mf_weight_kind kind, __m512i bytes, __m512i at)
     return folded_is_signed(kind) ? _mm512_srai_epi16(words, 8) : words;
 }
 
-/* The first four words of 32 bits of 16 rows: lane r of out[i] is word i of row r. */
-MF_INLINE void folded_heads(const unsigned char *const rows[MF_TILE_ROWS], __m512i out[4])
-{
-    __m512i fours[4];
-    MF_UNROLL(4)
-    for (uint32_t i = 0; i < 4; i++) {
-        const __m256i half = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(rows[i])),
-                                                     load_16(rows[4 + i]), 1);
-        fours[i] = _mm512_inserti32x4(
-            _mm512_inserti32x4(_mm512_castsi256_si512(half), load_16(rows[8 + i]), 2),
-            load_16(rows[12 + i]), 3);
-    }
-    mf_transpose_fours_avx512(fours, out);
-}
-
-/* The lower halves of lanes, float16. */
-MF_INLINE __m512 folded_halves(__m512i v)
-{
-    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
-}
-
 MF_INLINE __m512i folded_bits(__m512i v, uint32_t shift, uint32_t mask)
 {
     return _mm512_and_si512(_mm512_srli_epi32(v, shift), _mm512_set1_epi32((int)mask));
@@ -123,7 +102,7 @@ MF_INLINE void folded_keep_scales(folded_block *b, __m512i even, __m512i odd)
 MF_INLINE void folded_k_heads(folded_block *b, folded_factors *out)
 {
     __m512i heads[4];
-    folded_heads(b->rows, heads);
+    mf_load_fours_avx512(b->rows, 0, heads);
     const __m512i a = heads[1], m = heads[2], c = heads[3];
     const __m512i scales[2] = {
         folded_bits(a, 0, 0x3f3f3f3f),
@@ -139,9 +118,9 @@ MF_INLINE void folded_k_heads(folded_block *b, folded_factors *out)
     folded_minima(_mm512_or_si512(folded_bits(c, 4, 0x0f0f0f0f), folded_bits(m, 2, 0x30303030)),
                   out->minima + 4);
     const __m512 minus = _mm512_set1_ps(-0.0f);
-    _mm512_storeu_ps(out->scales, folded_halves(heads[0]));
+    _mm512_storeu_ps(out->scales, mf_low_halves_avx512(heads[0]));
     _mm512_storeu_ps(out->min_scales,
-                     _mm512_xor_ps(folded_halves(_mm512_srli_epi32(heads[0], 16)), minus));
+                     _mm512_xor_ps(mf_low_halves_avx512(_mm512_srli_epi32(heads[0], 16)), minus));
 }
 
 /* IQ4_XS: a float16; the upper 2 bits of eight scales; their lower 4 bits. 32 above what they are.
@@ -149,7 +128,7 @@ MF_INLINE void folded_k_heads(folded_block *b, folded_factors *out)
 MF_INLINE void folded_iq4_heads(folded_block *b, folded_factors *out)
 {
     __m512i heads[4];
-    folded_heads(b->rows, heads);
+    mf_load_fours_avx512(b->rows, 0, heads);
     __m512i scales[2];
     MF_UNROLL(2)
     for (uint32_t odd = 0; odd < 2; odd++) {
@@ -166,7 +145,7 @@ MF_INLINE void folded_iq4_heads(folded_block *b, folded_factors *out)
         scales[odd] = _mm512_sub_epi8(all, _mm512_set1_epi8(32));
     }
     folded_keep_scales(b, scales[0], scales[1]);
-    _mm512_storeu_ps(out->scales, folded_halves(heads[0]));
+    _mm512_storeu_ps(out->scales, mf_low_halves_avx512(heads[0]));
 }
 
 MF_INLINE void folded_q6_heads(const folded_block *b, folded_factors *out)

@@ -21,6 +21,7 @@
 #include "kernels/x86/fp8_avx512.h"
 #include "kernels/x86/fp8_rows.h"
 #include "kernels/x86/gemm_avx512.h"
+#include "kernels/x86/scaled_amx.h"
 
 enum {
     MAX_ROWS = 4,
@@ -50,7 +51,8 @@ static size_t groups_floats(uint32_t n_groups)
 /* What a tier has of its own. */
 typedef struct tier {
     mf_fixed_kernels fixed, blocks;
-    mf_fixed_kernels folded;              /* of blocks with integer scales; none: as other blocks */
+    mf_fixed_kernels folded, scaled;      /* of blocks with integer scales, with a float for 32
+                                             columns; none: as other blocks */
     bool (*is_fixed)(const mf_matrix *w); /* whether it goes to `fixed` */
     bool has_vbmi;                        /* FP8 in blocks needs it */
     bool has_bf16_tiles;                  /* BF16 weights take them */
@@ -81,6 +83,11 @@ static bool is_narrow_fixed(const mf_matrix *w)
         mf_folded_prepare_amx, mf_folded_matmul_amx, mf_folded_scratch_bytes_amx, \
             mf_folded_token_bytes                                                 \
     }
+#define SCALED                                                                    \
+    {                                                                             \
+        mf_scaled_prepare_amx, mf_scaled_matmul_amx, mf_scaled_scratch_bytes_amx, \
+            mf_scaled_token_bytes                                                 \
+    }
 
 static const tier bw = {
     .fixed = FIXED(avx512_bw), .blocks = BLOCKS(avx2), .is_fixed = is_narrow_fixed};
@@ -91,11 +98,13 @@ static const tier vbmi = {
 static const tier amx = {.fixed = FIXED(avx512_amx),
                          .blocks = BLOCKS(avx512),
                          .folded = FOLDED,
+                         .scaled = SCALED,
                          .is_fixed = is_any_fixed,
                          .has_vbmi = true};
 static const tier amx_bf16 = {.fixed = FIXED(avx512_amx),
                               .blocks = BLOCKS(avx512),
                               .folded = FOLDED,
+                              .scaled = SCALED,
                               .is_fixed = is_any_fixed,
                               .has_vbmi = true,
                               .has_bf16_tiles = true};
@@ -105,6 +114,8 @@ static const mf_fixed_kernels *prepared_kernels(const tier *t, const mf_matrix *
 {
     if (t->folded.matmul != NULL && mf_is_folded(w))
         return &t->folded;
+    if (t->scaled.matmul != NULL && mf_is_scaled(w))
+        return &t->scaled;
     if (mf_is_blocks(w))
         return &t->blocks;
     return t->is_fixed(w) ? &t->fixed : NULL;

@@ -78,6 +78,30 @@ MF_INLINE void mf_transpose_avx512(const __m512i rows[MF_LANES_AVX512],
     }
 }
 
+/* The four words of 32 bits at rows[r] + at: lane r of out[i] is word i. */
+MF_INLINE void mf_load_fours_avx512(const unsigned char *const rows[MF_LANES_AVX512], size_t at,
+                                    __m512i out[4])
+{
+    __m512i fours[4];
+    MF_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        __m128i v[4];
+        MF_UNROLL(4)
+        for (int q = 0; q < 4; q++)
+            v[q] = _mm_loadu_si128((const __m128i *)(const void *)(rows[4 * q + i] + at));
+        const __m256i half = _mm256_inserti128_si256(_mm256_castsi128_si256(v[0]), v[1], 1);
+        fours[i] =
+            _mm512_inserti32x4(_mm512_inserti32x4(_mm512_castsi256_si512(half), v[2], 2), v[3], 3);
+    }
+    mf_transpose_fours_avx512(fours, out);
+}
+
+/* The lower halves of lanes, float16. */
+MF_INLINE __m512 mf_low_halves_avx512(__m512i v)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
+}
+
 /*
  * The sums over the lanes of four vectors. The order is fixed, and part of what "the same bits"
  * means: lane i + lane i + 8, then + 4, + 2, + 1.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GGUF's blocks with integer scales by tiles (kernels/x86/folded_token.h). Where AVX-512 is, over
+ * Formats of blocks by tiles (kernels/x86/folded_token.h, scaled_token.h). Where AVX-512 is, over
  * the tiles of plain_tiles.h: within the stated bound of float64, the same bits for any number of
  * tokens and any cut of the rows, and those of the processor's tiles where AMX is.
  *
@@ -9,21 +9,39 @@
 #include "matrix_case.h"
 #include "plain_tiles.h"
 
+#include "kernels/x86/folded_token.h"
+#include "kernels/x86/scaled_token.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST_TOKENS = 70 };
 
+static const mf_fixed_kernels *plain_of(const mf_matrix *w)
+{
+    return mf_is_folded(w) ? mf_plain_folded() : mf_plain_scaled();
+}
+
+static size_t token_bytes(const mf_matrix *w)
+{
+    return plain_of(w)->token_bytes(w);
+}
+
+static void prepare_token(const mf_matrix *w, const float *x, void *out)
+{
+    plain_of(w)->prepare(w, x, out);
+}
+
 static size_t scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
-    return mf_fixed_plain_scratch_bytes(mf_plain_folded(), w, n_tokens);
+    return mf_fixed_plain_scratch_bytes(plain_of(w), w, n_tokens);
 }
 
 static void matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                    size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
     if (row0 < row1 && n_tokens > 0)
-        mf_fixed_plain_matmul(mf_plain_folded(), w, row0, row1, x, x_stride, n_tokens, y, y_stride,
+        mf_fixed_plain_matmul(plain_of(w), w, row0, row1, x, x_stride, n_tokens, y, y_stride,
                               scratch);
 }
 
@@ -31,17 +49,18 @@ static void matmul_prepared(const mf_matrix *w, uint32_t row0, uint32_t row1, co
                             uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
 {
     if (row0 < row1 && n_tokens > 0)
-        mf_plain_folded()->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+        plain_of(w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
 }
 
 /* A tier whose products are those. */
 static mf_kernels plain_kernels(const mf_kernels *vectors)
 {
     mf_kernels k = *vectors;
+    k.tier = MF_CPU_AVX512_AMX;
     k.matmul_scratch_bytes = scratch_bytes;
     k.matmul = matmul;
-    k.token_bytes = mf_plain_folded()->token_bytes;
-    k.prepare_token = mf_plain_folded()->prepare;
+    k.token_bytes = token_bytes;
+    k.prepare_token = prepare_token;
     k.matmul_prepared = matmul_prepared;
     return k;
 }
@@ -85,30 +104,53 @@ static void check_not_finite(const mf_kernels *k, matrix_case *c, float *x)
     free(y);
 }
 
-static void check_kind(const mf_kernels *plain, const mf_kernels *amx, mf_weight_kind kind)
+static void check_shape(const mf_kernels *plain, const mf_kernels *amx, mf_weight_shape shape,
+                        uint32_t n_rows, uint32_t n_cols, const unsigned char *code)
+{
+    guarded xs;
+    uint64_t state = 53 + n_cols;
+    matrix_case c = code == NULL ? make_case(&state, shape, n_rows, n_cols)
+                                 : make_even_case(&state, shape, n_rows, n_cols, *code);
+    float *x = random_floats(&state, &xs, (size_t)MOST_TOKENS * n_cols);
+    check_case(plain, &state, &c);
+    if (amx != NULL)
+        check_same(plain, amx, &c, x);
+    check_not_finite(plain, &c, x);
+    guarded_free(&xs);
+    free_case(&c);
+}
+
+/* Rows of whole panels or not; spans of blocks of 32 columns that are whole or not. */
+static void check_kind(const mf_kernels *plain, const mf_kernels *amx, mf_weight_shape shape)
 {
     static const uint32_t rows[] = {16, 1, 37, 48}, cols[] = {256, 512, 1024, 2304};
+    static const uint32_t short_cols[] = {32, 96, 320, 2176};
     static const unsigned char codes[] = {0xff, 0x00, 0x80, 0x7f};
-    const mf_weight_shape shape = {.kind = kind};
-    uint64_t state = 53;
-    for (uint32_t i = 0; i < 4; i++) {
-        guarded xs;
-        matrix_case c = i < 3 ? make_case(&state, shape, rows[i], cols[i])
-                              : make_even_case(&state, shape, rows[i], cols[i], codes[kind % 4]);
-        float *x = random_floats(&state, &xs, (size_t)MOST_TOKENS * cols[i]);
-        check_case(plain, &state, &c);
-        if (amx != NULL)
-            check_same(plain, amx, &c, x);
-        check_not_finite(plain, &c, x);
-        guarded_free(&xs);
-        free_case(&c);
-    }
+    for (uint32_t i = 0; i < 4; i++)
+        check_shape(plain, amx, shape, rows[i], cols[i], i < 3 ? NULL : &codes[shape.kind % 4]);
+    for (uint32_t i = 0; i < 4 && mf_weight_format_of(&shape)->arrays[0].cols <= 32; i++)
+        if (short_cols[i] % (shape.group > 0 ? shape.group : 32) == 0)
+            check_shape(plain, amx, shape, rows[3 - i], short_cols[i], NULL);
+}
+
+static void check_kinds(const mf_kernels *plain, const mf_kernels *amx)
+{
+    static const mf_weight_kind kinds[] = {
+        MF_WEIGHT_GGUF_Q4_K, MF_WEIGHT_GGUF_Q5_K, MF_WEIGHT_GGUF_Q6_K, MF_WEIGHT_GGUF_IQ4_XS,
+        MF_WEIGHT_GGUF_Q4_0, MF_WEIGHT_GGUF_Q5_0, MF_WEIGHT_GGUF_Q8_0, MF_WEIGHT_GGUF_IQ4_NL,
+        MF_WEIGHT_MXFP4,     MF_WEIGHT_GGUF_MXFP4};
+    static const mf_dtype types[] = {MF_BF16, MF_F16, MF_F32};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        check_kind(plain, amx, (mf_weight_shape){.kind = kinds[i]});
+    for (uint32_t i = 0; i < 6; i++)
+        check_kind(plain, amx,
+                   (mf_weight_shape){.kind = i < 3 ? MF_WEIGHT_INT4 : MF_WEIGHT_INT8,
+                                     .float_type = types[i % 3],
+                                     .group = 32u << i % 3});
 }
 
 int main(void)
 {
-    static const mf_weight_kind kinds[] = {MF_WEIGHT_GGUF_Q4_K, MF_WEIGHT_GGUF_Q5_K,
-                                           MF_WEIGHT_GGUF_Q6_K, MF_WEIGHT_GGUF_IQ4_XS};
     const mf_kernels *vectors = mf_kernels_get(MF_CPU_AVX512);
     const mf_kernels *amx = mf_kernels_get(MF_CPU_AVX512_AMX);
     if (vectors == NULL) {
@@ -116,8 +158,7 @@ int main(void)
         return 77;
     }
     const mf_kernels plain = plain_kernels(vectors);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        check_kind(&plain, amx, kinds[i]);
+    check_kinds(&plain, amx);
     if (amx == NULL)
         printf("this CPU has no AMX: tiles in plain C alone\n");
     return test_result();

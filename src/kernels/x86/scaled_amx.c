@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Blocks with a float for their scale by AMX's tiles. */
+#include "kernels/x86/scaled_amx.h"
+
+#include "kernels/x86/tiles_amx.h"
+
+#include "kernels/x86/scaled_tiles.h"
+
+void mf_scaled_prepare_amx(const mf_matrix *w, const float *x, void *out)
+{
+    scaled_prepare(w, x, out);
+}
+
+size_t mf_scaled_scratch_bytes_amx(const mf_matrix *w, uint32_t n_tokens)
+{
+    return scaled_scratch_bytes(w, n_tokens);
+}
+
+void mf_scaled_matmul_amx(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                          uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
+{
+    scaled_multiply(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
+}
