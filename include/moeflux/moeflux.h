@@ -611,7 +611,8 @@ typedef struct mf_store_options {
     size_t struct_bytes;
     /* All zero: the C library's. */
     mf_allocator allocator;
-    /* Of all entries on disk together; 0: 8 GiB. */
+    /* Of all entries on disk together; 0: 8 GiB. What is there beyond it goes when the store is
+     * opened and when something is written. */
     uint64_t max_bytes;
     /* Shorter prefixes are not worth an entry; 0: 64. */
     uint64_t min_tokens;
