@@ -15,12 +15,12 @@ static const char help[] =
     "weights.\n"
     "\n"
     "  --json                 one JSON object\n" //
-    MF_ENGINE_OPTIONS_HELP;
+    MF_MODEL_OPTIONS_HELP;
 
 enum { OPT_JSON = MF_OPT_OWN };
 
 static const struct option long_options[] = {
-    {"json", no_argument, NULL, OPT_JSON}, MF_ENGINE_LONG_OPTIONS, {0}};
+    {"json", no_argument, NULL, OPT_JSON}, MF_MODEL_LONG_OPTIONS, {0}};
 
 static void row_size(const char *name, uint64_t n_bytes)
 {

@@ -28,14 +28,14 @@ static const char help[] =
     "  --drive RATE           bytes a second that the drive reads (default: measured)\n"
     "  --memory RATE          bytes a second that memory reads (default: measured)\n"
     "  --json                 a JSON object for each model\n" //
-    MF_ENGINE_OPTIONS_HELP;
+    MF_MODEL_OPTIONS_HELP;
 
 enum { OPT_JSON = MF_OPT_OWN, OPT_DRIVE, OPT_MEMORY, N_BUDGETS = 5 };
 
 static const struct option long_options[] = {{"json", no_argument, NULL, OPT_JSON},
                                              {"drive", required_argument, NULL, OPT_DRIVE},
                                              {"memory", required_argument, NULL, OPT_MEMORY},
-                                             MF_ENGINE_LONG_OPTIONS,
+                                             MF_MODEL_LONG_OPTIONS,
                                              {0}};
 
 /* A model with one budget. */

@@ -35,7 +35,7 @@ static const char help[] =
     "Environment: HF_ENDPOINT, HF_TOKEN or the token file, HF_HUB_CACHE, HF_HOME,\n"
     "HF_HUB_OFFLINE (nothing is fetched).\n"
     "\n" //
-    MF_ENGINE_OPTIONS_HELP;
+    MF_MODEL_OPTIONS_HELP;
 
 enum {
     OPT_REVISION = MF_OPT_OWN,
@@ -55,7 +55,7 @@ static const struct option long_options[] = {
     {"force", no_argument, NULL, OPT_FORCE},
     {"connections", required_argument, NULL, OPT_CONNECTIONS},
     {"retries", required_argument, NULL, OPT_RETRIES},
-    MF_ENGINE_LONG_OPTIONS,
+    MF_MODEL_LONG_OPTIONS,
     {0}};
 
 typedef struct pull_args {

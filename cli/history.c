@@ -3,11 +3,11 @@
 #include "history.h"
 #include "user_dirs.h"
 
+#include <fcntl.h>
 #include <histedit.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_LINES 500
@@ -16,7 +16,6 @@
 struct mf_cli_history {
     History *events;
     char path[MAX_PATH_BYTES]; /* empty: no file */
-    char next[MAX_PATH_BYTES]; /* written, then renamed */
 };
 
 static void find_file(mf_cli_history *history)
@@ -26,9 +25,6 @@ static void find_file(mf_cli_history *history)
         history->path[0] = '\0';
         return;
     }
-    int n = snprintf(history->next, sizeof history->next, "%s.%ld", history->path, (long)getpid());
-    if (n >= (int)sizeof history->next)
-        history->path[0] = '\0';
 }
 
 mf_cli_history *mf_cli_history_open(bool in_file)
@@ -64,6 +60,20 @@ void *mf_cli_history_events(mf_cli_history *history)
     return history->events;
 }
 
+/* Under a name of its own, for chats elsewhere may write theirs, and then renamed. */
+static void write_file(const mf_cli_history *h)
+{
+    HistEvent event;
+    char next[MAX_PATH_BYTES + 16];
+    snprintf(next, sizeof next, "%s.XXXXXX", h->path);
+    const int fd = mkostemp(next, O_CLOEXEC); /* 0600 */
+    if (fd < 0)
+        return;
+    (void)close(fd);
+    if (history(h->events, &event, H_SAVE, next) < 0 || rename(next, h->path) != 0)
+        (void)unlink(next);
+}
+
 void mf_cli_history_add(mf_cli_history *h, const char *line)
 {
     HistEvent event;
@@ -71,9 +81,5 @@ void mf_cli_history_add(mf_cli_history *h, const char *line)
     if (h->path[0] == '\0')
         return;
     mf_cli_make_folders(h->path);
-    mode_t before = umask(0077);
-    bool is_written = history(h->events, &event, H_SAVE, h->next) >= 0;
-    (void)umask(before);
-    if (!is_written || rename(h->next, h->path) != 0)
-        (void)unlink(h->next);
+    write_file(h);
 }

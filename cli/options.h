@@ -43,7 +43,9 @@ enum {
 
 #define MF_ENGINE_SHORT_OPTIONS "c:hqt:v"
 /* clang-format off */
-#define MF_ENGINE_LONG_OPTIONS                                                                     \
+/* Of commands that look at a model without an engine: what the engine would be, and nothing that it
+ * does. */
+#define MF_MODEL_LONG_OPTIONS                                                                      \
     {"ram", required_argument, NULL, MF_OPT_RAM},                                                  \
     {"expert-cache", required_argument, NULL, MF_OPT_EXPERT_CACHE},                                \
     {"cache-policy", required_argument, NULL, MF_OPT_CACHE_POLICY},                                \
@@ -51,7 +53,6 @@ enum {
     {"predict-depth", required_argument, NULL, MF_OPT_PREDICT_DEPTH},                              \
     {"draft", required_argument, NULL, MF_OPT_DRAFT},                                              \
     {"mirror", required_argument, NULL, MF_OPT_MIRROR},                                            \
-    {"timeline", required_argument, NULL, MF_OPT_TIMELINE},                                        \
     {"ctx", required_argument, NULL, MF_OPT_CONTEXT},                                              \
     {"io", required_argument, NULL, MF_OPT_IO},                                                    \
     {"threads", required_argument, NULL, MF_OPT_THREADS},                                          \
@@ -69,9 +70,10 @@ enum {
     {"verbose", no_argument, NULL, MF_OPT_VERBOSE},                                                \
     {"quiet", no_argument, NULL, MF_OPT_QUIET},                                                    \
     {"help", no_argument, NULL, 'h'}
-/* clang-format on */
+#define MF_ENGINE_LONG_OPTIONS                                                                     \
+    {"timeline", required_argument, NULL, MF_OPT_TIMELINE}, MF_MODEL_LONG_OPTIONS
 
-#define MF_ENGINE_OPTIONS_HELP                                                                     \
+#define MF_OPTIONS_HELP(of_engines)                                                                \
     "Engine:\n"                                                                                    \
     "  --ram SIZE             peak memory of the whole process; auto (default): what is\n"         \
     "                         available, and fewer experts are held while others need memory\n"    \
@@ -86,7 +88,7 @@ enum {
     "                         once, evaluated with the token before them; used while it pays,\n"   \
     "                         or always; 0: none (default 0)\n"                                    \
     "  --mirror DIR           the same files on another drive: both are read; repeatable\n"        \
-    "  --timeline FILE        what is done when, by threads and drives, for ui.perfetto.dev\n"     \
+    of_engines                                                                                     \
     "  -c, --ctx N            context in tokens (default 4096, or the model's limit if less)\n"    \
     "  --io KIND              uring, pool or auto (default auto)\n"                                \
     "  -t, --threads N        compute threads (default: one per core)\n"                           \
@@ -118,6 +120,12 @@ enum {
     "  -q, --quiet            not even its warnings\n"                                             \
     "  -h, --help             this text\n"                                                         \
     "SIZE is a number of bytes or has a suffix K, M, G or T: 512M, 3G, 1.5G.\n"
+
+#define MF_MODEL_OPTIONS_HELP MF_OPTIONS_HELP("")
+#define MF_ENGINE_OPTIONS_HELP                                                                     \
+    MF_OPTIONS_HELP(                                                                               \
+        "  --timeline FILE        what is done when, by threads and drives, for ui.perfetto.dev\n")
+/* clang-format on */
 
 #define MF_CLI_MAX_MIRRORS 4
 

@@ -15,12 +15,8 @@
 /* -1: the whole context; 0: DRY is off. */
 static bool get_last_n(yyjson_val *object, mf_sampler_options *o, mf_srv_refusal *r)
 {
-    const char *const name = "dry_penalty_last_n";
-    yyjson_val *v = mf_srv_field_of(object, name);
     size_t n = o->dry_n_tokens;
-    if (yyjson_is_int(v) && yyjson_get_sint(v) == -1)
-        return true;
-    if (!mf_srv_get_count(object, name, 0, MAX_TOKENS, &n, r))
+    if (!mf_srv_get_limit(object, "dry_penalty_last_n", 0, MAX_TOKENS, &n, r))
         return false;
     if (n == 0)
         o->dry_multiplier = 0.0f;

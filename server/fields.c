@@ -94,29 +94,42 @@ bool mf_srv_get_float(yyjson_val *object, const char *name, double min, double m
     return true;
 }
 
-bool mf_srv_get_count(yyjson_val *object, const char *name, uint64_t min, uint64_t max, size_t *out,
-                      mf_srv_refusal *r)
+/* or_none: what else is taken, for the message; -1 is, where there is something else. */
+static bool get_count(yyjson_val *object, const char *name, uint64_t min, uint64_t max,
+                      const char *or_none, size_t *out, mf_srv_refusal *r)
 {
     yyjson_val *v = mf_srv_field_of(object, name);
     double number = yyjson_get_num(v);
     if (!v)
         return true;
+    if (*or_none && yyjson_is_num(v) && number == -1.0) {
+        *out = SIZE_MAX;
+        return true;
+    }
     if (!yyjson_is_num(v) || !(number >= (double)min && number <= (double)max) ||
         number != (double)(uint64_t)number)
-        return mf_srv_refuse_field(r, name, "expected a whole number from %llu to %llu",
-                                   (unsigned long long)min, (unsigned long long)max);
+        return mf_srv_refuse_field(r, name, "expected a whole number from %llu to %llu%s",
+                                   (unsigned long long)min, (unsigned long long)max, or_none);
     *out = (size_t)number;
     return true;
+}
+
+bool mf_srv_get_count(yyjson_val *object, const char *name, uint64_t min, uint64_t max, size_t *out,
+                      mf_srv_refusal *r)
+{
+    return get_count(object, name, min, max, "", out, r);
+}
+
+bool mf_srv_get_limit(yyjson_val *object, const char *name, uint64_t min, uint64_t max, size_t *out,
+                      mf_srv_refusal *r)
+{
+    return get_count(object, name, min, max, ", or -1", out, r);
 }
 
 bool mf_srv_get_token_limit(yyjson_val *object, const char *name, uint64_t min, size_t *out,
                             mf_srv_refusal *r)
 {
-    yyjson_val *v = mf_srv_field_of(object, name);
-    if (!yyjson_is_num(v) || yyjson_get_num(v) != -1.0)
-        return mf_srv_get_count(object, name, min, INT32_MAX, out, r);
-    *out = SIZE_MAX;
-    return true;
+    return mf_srv_get_limit(object, name, min, INT32_MAX, out, r);
 }
 
 bool mf_srv_is_text(yyjson_val *value, const char *field, mf_srv_refusal *r)

@@ -38,8 +38,10 @@ bool mf_srv_get_float(yyjson_val *object, const char *name, double min, double m
                       mf_srv_refusal *r);
 bool mf_srv_get_count(yyjson_val *object, const char *name, uint64_t min, uint64_t max, size_t *out,
                       mf_srv_refusal *r);
-/* Of the answer's tokens; -1, as clients of other servers say it: as many as the context holds
- * (SIZE_MAX). */
+/* Likewise, or -1, as clients of other servers say that there is no limit: SIZE_MAX. */
+bool mf_srv_get_limit(yyjson_val *object, const char *name, uint64_t min, uint64_t max, size_t *out,
+                      mf_srv_refusal *r);
+/* Of the answer's tokens; without a limit as many as the context holds. */
 bool mf_srv_get_token_limit(yyjson_val *object, const char *name, uint64_t min, size_t *out,
                             mf_srv_refusal *r);
 /* Valid as long as the document; without NUL within. */

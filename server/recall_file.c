@@ -153,10 +153,11 @@ static bool write_all(mf_srv_recall_file *f, int fd, uint64_t *n_bytes)
 /* Another file in the place of one that is full: whole on the drive before it has the name. */
 static bool begin_anew(mf_srv_recall_file *f)
 {
-    char tmp[NAME_CHARS + 32];
+    char tmp[NAME_CHARS + 4];
     uint64_t n_bytes = 0;
-    snprintf(tmp, sizeof tmp, "tmp-%llx-%s", (unsigned long long)getpid(), f->name);
-    (void)unlinkat(f->directory, tmp, 0); /* of a process of the same number that was killed */
+    snprintf(tmp, sizeof tmp, "tmp-%s",
+             f->name);                    /* nobody else's: the file of the name is locked */
+    (void)unlinkat(f->directory, tmp, 0); /* of a server that was killed */
     const int fd =
         openat(f->directory, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)

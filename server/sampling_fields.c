@@ -109,13 +109,10 @@ static bool get_biases(yyjson_val *object, size_t n_vocab, mf_srv_params *p, mf_
 
 static bool get_top_k(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r)
 {
-    yyjson_val *v = mf_srv_field_of(object, "top_k");
     size_t k = p->sampler.top_k;
-    if (yyjson_is_int(v) && yyjson_get_sint(v) == -1) /* vLLM's way to say none */
-        k = 0;
-    else if (!mf_srv_get_count(object, "top_k", 0, INT32_MAX, &k, r))
+    if (!mf_srv_get_limit(object, "top_k", 0, INT32_MAX, &k, r))
         return false;
-    p->sampler.top_k = (uint32_t)k;
+    p->sampler.top_k = k == SIZE_MAX ? 0 : (uint32_t)k;
     return true;
 }
 

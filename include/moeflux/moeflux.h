@@ -420,7 +420,8 @@ typedef struct mf_step_item {
  * the others' rows are committed. An error of the evaluation itself (MF_ERR_IO, MF_ERR_FORMAT,
  * MF_ERR_NO_MEMORY) is that of all items in the chunk. Any session can be used again at once.
  *
- * Returns the status of the first item that failed, which the error's message names, or MF_OK.
+ * Returns the status of the first item that failed, or MF_OK; the error's message names the item
+ * where it is its own, not where the evaluation itself failed.
  * MF_ERR_ARGUMENT (NULL, a wrong struct_bytes, a session of another engine or twice, an unknown
  * flag) and MF_ERR_STATE (from a callback, or a session that another call evaluates) may also be
  * the call's own: then nothing was done, and the items' results are as they were before.
@@ -611,7 +612,8 @@ typedef struct mf_store_options {
     size_t struct_bytes;
     /* All zero: the C library's. */
     mf_allocator allocator;
-    /* Of all entries on disk together; 0: 8 GiB. */
+    /* Of all entries on disk together; 0: 8 GiB. What is there beyond it goes when the store is
+     * opened and when something is written. */
     uint64_t max_bytes;
     /* Shorter prefixes are not worth an entry; 0: 64. */
     uint64_t min_tokens;

@@ -41,7 +41,7 @@ typedef struct mf_stats {
 
     /* Experts foreseen (mf_engine_options.predict), and so read ahead. Taken, of those neither held
      * nor on their way; of these, asked for when they were held, or while they were still on their
-     * way; given up before they were sent whole; and read for nothing. */
+     * way; given up before they were sent whole; and read for nothing, or in vain. */
     uint64_t n_hints, n_hints_useful, n_hints_late, n_hints_cancelled, n_hints_wasted;
     /* Experts that wait for their drive now, asked for or foreseen. */
     uint64_t n_queued;

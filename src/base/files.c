@@ -4,10 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#define ASIDE_NAMES 1024u /* that are tried */
 
 int mf_open_apart(int dir_fd, const char *name, int flags, unsigned mode)
 {
@@ -36,6 +41,42 @@ bool mf_claim_made(int dir_fd, const char *name, int fd)
         failure = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
     } while (failure == EINTR);
     return failure != EWOULDBLOCK && is_still(dir_fd, name, fd);
+}
+
+void mf_remove_if_left(int dir_fd, const char *name)
+{
+    const int fd = mf_open_apart(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+    struct stat st;
+    if (fd < 0)
+        return;
+    /* by then the name may mean another one, which is being written */
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        is_still(dir_fd, name, fd))
+        (void)unlinkat(dir_fd, name, 0);
+    close(fd);
+}
+
+int mf_make_aside(int dir_fd, const char *front, const char *back, unsigned mode, char *aside,
+                  size_t n_chars)
+{
+    for (uint64_t n = 0; n < ASIDE_NAMES; n++) {
+        const uint64_t number = n << 32 | (uint32_t)getpid();
+        const int n_needed = snprintf(aside, n_chars, "%s%" PRIx64 "%s", front, number, back);
+        if (n_needed < 0 || (size_t)n_needed >= n_chars) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        mf_remove_if_left(dir_fd, aside); /* by a process of the same number that was killed */
+        const int fd = mf_open_apart(dir_fd, aside, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+        if (fd < 0 && errno != EEXIST)
+            return fd;
+        if (fd >= 0 && mf_claim_made(dir_fd, aside, fd))
+            return fd;
+        if (fd >= 0) /* somebody took it for one that was left, and removes it */
+            close(fd);
+    }
+    errno = EEXIST;
+    return -1;
 }
 
 static const int guarded[] = {SIGXFSZ, SIGPIPE};

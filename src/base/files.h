@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* openat, close-on-exec, and never one of the descriptors 0 to 2: what the program prints must not
  * end up in a file of ours. -1 with errno. */
@@ -15,6 +16,17 @@ int mf_open_apart(int dir_fd, const char *name, int flags, unsigned mode);
  * killed processes left takes files for theirs that have no lock. False: somebody took this one for
  * that, and another is to be made. Where there are no locks, nobody does. */
 bool mf_claim_made(int dir_fd, const char *name, int fd);
+
+/* A file to be written aside and then renamed: made and claimed, under FRONT, a number in
+ * hexadecimal digits, BACK, where nobody else is writing: another engine of this process, or a
+ * process of the same number in another container that shares the folder, may be. The number is the
+ * process's, plus multiples of 2^32 while others write under that; what a killed process left there
+ * is removed. aside: the name. A descriptor, open for reading and writing; -1 with errno. */
+int mf_make_aside(int dir_fd, const char *front, const char *back, unsigned mode, char *aside,
+                  size_t n_chars);
+
+/* Removes the file if nobody writes it any more; where there are no locks, none counts as left. */
+void mf_remove_if_left(int dir_fd, const char *name);
 
 /* Between begin and end a write beyond the limit on file sizes (SIGXFSZ) or into a pipe that nobody
  * reads (SIGPIPE) fails, and sends the calling thread no signal. end leaves errno as it is. */

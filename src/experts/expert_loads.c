@@ -255,11 +255,19 @@ void mf_expert_load_adopt(mf_expert_store *store, mf_expert_load *load)
     load->is_in_queue = was_in_queue;
 }
 
+/* What was foreseen is given up before all of it was sent, and so is not read for nothing. */
+static void count_cancelled(mf_expert_store *store, const mf_expert_load *load)
+{
+    mf_expert_slot *slot = &store->slots[load->slot];
+    if (slot->is_hinted)
+        mf_expert_count(store, &store->stats.n_hints_cancelled, 1);
+    slot->is_hinted = false;
+}
+
 void mf_expert_load_cancel(mf_expert_store *store, mf_expert_load *load)
 {
     assert(load->state == MF_LOAD_QUEUED);
-    if (store->slots[load->slot].is_hinted)
-        mf_expert_count(store, &store->stats.n_hints_cancelled, 1);
+    count_cancelled(store, load);
     mf_expert_slot_empty(store, load->slot);
     mf_expert_place_empty(store, load->place);
     free_load(store, load);
@@ -378,6 +386,8 @@ static void take_failure(mf_expert_store *store, mf_status status, const mf_erro
             load->state == MF_LOAD_READING || (load->state == MF_LOAD_QUEUED && store->is_broken);
         if (!is_under_way)
             continue;
+        if (load->state == MF_LOAD_QUEUED)
+            count_cancelled(store, load);
         load->failure = status;
         give_up(store, load, error);
     }
@@ -432,8 +442,7 @@ void mf_expert_load_abandon(mf_expert_store *store, mf_expert_load *load)
     assert(load->state == MF_LOAD_READING && !load->is_demanded);
     if (load->lanes_left == 0)
         return; /* all of it is on its way: it is held then */
-    mf_expert_count(store, &store->stats.n_hints_cancelled, 1);
-    store->slots[load->slot].is_hinted = false;
+    count_cancelled(store, load);
     stop_sending(store, load);
     load->failure = MF_ERR_CANCELLED;
     fail_waiting(store, load, &none);

@@ -231,7 +231,7 @@ void mf_expert_slot_empty(mf_expert_store *store, uint32_t number)
     mf_expert_slot *slot = &store->slots[number];
     assert(slot->n_users == 0);
     mf_expert_note(store, MF_CACHE_EMPTY, slot->key, number);
-    if (slot->is_hinted && slot->state == MF_SLOT_HELD)
+    if (slot->is_hinted) /* not asked for, or not held: a read has failed */
         count_wasted(store, slot);
     mf_expert_slot_disown(store, number);
     store->n_guests -= store->slot_size[number] != mf_expert_size_of(store, slot->key);

@@ -232,7 +232,7 @@ typedef struct mf_expert_stats {
     uint64_t n_hints;        /* taken: experts foreseen that were neither held nor on their way */
     uint64_t n_hints_useful; /* asked for when they were held */
     uint64_t n_hints_late;   /* asked for while they were queued or being read */
-    uint64_t n_hints_wasted; /* read, and emptied without having been asked for */
+    uint64_t n_hints_wasted; /* read, and emptied without having been asked for; or failed */
     uint64_t n_hints_cancelled;             /* given up before all of them was sent */
     uint64_t hint_bytes, hint_wasted_bytes; /* read for hints; of it, of those wasted */
     /* What reading took of those that were asked for afterwards, up to then, and of those wasted.

@@ -78,6 +78,7 @@ static void read_text(mf_rules *r, const mf_vocabulary *v, const mf_grammar_para
         mf_rules_define(r, rule, mf_schema_read(r, s->schema, s->n_bytes, s->name, false));
     }
     mf_gbnf_read(r, p->gbnf, p->n_gbnf_bytes, v, p->literal_tokens != 0);
+    mf_gbnf_check_ends(r, v);
     r->root = mf_rules_find(r, "root", 4);
 }
 

@@ -29,6 +29,8 @@ mf_status mf_grammar_make(mf_vocabulary *vocabulary, mf_rules_fn read, const voi
  * Rules that are there already may be used by name. */
 void mf_gbnf_read(mf_rules *r, const char *text, size_t n_bytes, const mf_vocabulary *vocabulary,
                   bool literal_tokens);
+/* Refuses a token that ends the answer before what has to come behind it. */
+void mf_gbnf_check_ends(mf_rules *r, const mf_vocabulary *vocabulary);
 /* A text in which added tokens are those tokens; without a vocabulary there are none. */
 mf_expr mf_expr_marked(mf_rules *r, const mf_vocabulary *vocabulary, const char *text,
                        size_t n_bytes);

@@ -300,6 +300,29 @@ static void hold_file(mf_io *io, int fd)
         io->engine->hold_file(io->engine_state, fd);
 }
 
+/* The descriptor is the table's, or closed. */
+static mf_status take_file(mf_io *io, const char *path, int fd, uint32_t *file_out, mf_error *error)
+{
+    struct stat info;
+    io_file file = {.path_bytes = strlen(path) + 1, .fd = fd};
+    mf_status status = grow_files(io, error);
+    if (status == MF_OK && fstat(fd, &info) != 0)
+        status = mf_fail_os(error, MF_ERR_IO, errno, "%s", path);
+    if (status == MF_OK && (file.path = mf_alloc(&io->allocator, file.path_bytes)) == NULL)
+        status = mf_fail_memory(error, file.path_bytes, "the path of a file");
+    if (status != MF_OK) {
+        close(fd);
+        return status;
+    }
+    memcpy(file.path, path, file.path_bytes);
+    file.n_bytes = (uint64_t)info.st_size;
+    file.lane = lane_of(io, info.st_dev);
+    io->files[io->n_files] = file;
+    *file_out = io->n_files++;
+    hold_file(io, fd);
+    return MF_OK;
+}
+
 mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_error *error)
 {
     if (io->n_in_flight > 0)
@@ -309,29 +332,9 @@ mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_err
         return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);
     if (!S_ISREG(info.st_mode))
         return mf_fail(error, MF_ERR_FORMAT, "%s: not a regular file", path);
-    MF_TRY(grow_files(io, error));
-    io_file file = {.path_bytes = strlen(path) + 1};
+    io_file file = {0};
     MF_TRY(open_descriptor(io, path, &file, error));
-    mf_status status = MF_OK;
-    if (fstat(file.fd, &info) != 0) {
-        status = mf_fail_os(error, MF_ERR_IO, errno, "%s", path);
-        goto fail;
-    }
-    file.n_bytes = (uint64_t)info.st_size;
-    file.path = mf_alloc(&io->allocator, file.path_bytes);
-    if (file.path == NULL) {
-        status = mf_fail_memory(error, file.path_bytes, "the path of a file");
-        goto fail;
-    }
-    memcpy(file.path, path, file.path_bytes);
-    file.lane = lane_of(io, info.st_dev);
-    io->files[io->n_files] = file;
-    *file_out = io->n_files++;
-    hold_file(io, file.fd);
-    return MF_OK;
-fail:
-    close(file.fd);
-    return status;
+    return take_file(io, path, file.fd, file_out, error);
 }
 
 /* ---------------------------------------------------------------------------------- copies -- */
@@ -383,24 +386,31 @@ static mf_status check_copy(mf_io *io, const io_file *file, const io_file *copy,
     return compare_at(io, file, copy, (file->n_bytes - 1) & ~(uint64_t)(MF_IO_ALIGN - 1), error);
 }
 
-static mf_status take_copy(mf_io *io, uint32_t number, uint32_t drive, io_file *copy,
-                           mf_error *error)
+/* The descriptor is the table's, unless this fails. */
+static mf_status keep_copy(mf_io *io, uint32_t number, uint32_t drive, const io_file *copy,
+                           dev_t device, mf_error *error)
 {
-    struct stat info;
     io_file *file = &io->files[number];
-    if (fstat(copy->fd, &info) != 0)
-        return mf_fail_os(error, MF_ERR_IO, errno, "%s", copy->path);
-    copy->n_bytes = (uint64_t)info.st_size;
-    MF_TRY(check_copy(io, file, copy, error));
     char *path = mf_alloc(&io->allocator, copy->path_bytes);
     if (path == NULL)
         return mf_fail_memory(error, copy->path_bytes, "the path of a file");
     memcpy(path, copy->path, copy->path_bytes);
-    io->drives[1 + drive].lane = lane_for_copies(io, drive, info.st_dev);
+    io->drives[1 + drive].lane = lane_for_copies(io, drive, device);
     file->copies[drive] = (io_copy){path, copy->path_bytes, copy->fd};
     file->has_copies = true;
     hold_file(io, copy->fd);
     return MF_OK;
+}
+
+static mf_status take_copy(mf_io *io, uint32_t number, uint32_t drive, io_file *copy,
+                           mf_error *error)
+{
+    struct stat info;
+    if (fstat(copy->fd, &info) != 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s", copy->path);
+    copy->n_bytes = (uint64_t)info.st_size;
+    MF_TRY(check_copy(io, &io->files[number], copy, error));
+    return keep_copy(io, number, drive, copy, info.st_dev, error);
 }
 
 mf_status mf_io_add_copy(mf_io *io, uint32_t file, uint32_t drive, const char *path,
@@ -420,6 +430,45 @@ mf_status mf_io_add_copy(mf_io *io, uint32_t file, uint32_t drive, const char *p
     if (status != MF_OK)
         close(copy.fd);
     return status;
+}
+
+/* Another descriptor of the same; -1 with errno. */
+static int open_again(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
+static mf_status add_copy_of(mf_io *io, uint32_t number, uint32_t drive, const io_copy *from,
+                             mf_error *error)
+{
+    struct stat info;
+    const io_file copy = {
+        .path = from->path, .path_bytes = from->path_bytes, .fd = open_again(from->fd)};
+    if (copy.fd < 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s", from->path);
+    mf_status status = fstat(copy.fd, &info) == 0
+                           ? keep_copy(io, number, drive, &copy, info.st_dev, error)
+                           : mf_fail_os(error, MF_ERR_IO, errno, "%s", from->path);
+    if (status != MF_OK)
+        close(copy.fd);
+    return status;
+}
+
+mf_status mf_io_add_files_of(mf_io *io, const mf_io *from, mf_error *error)
+{
+    for (uint32_t i = 0; i < from->n_files; i++) {
+        const io_file *file = &from->files[i];
+        const int fd = open_again(file->fd);
+        uint32_t number;
+        if (fd < 0)
+            return mf_fail_os(error, MF_ERR_IO, errno, "%s", file->path);
+        MF_TRY(take_file(io, file->path, fd, &number, error));
+        io->files[number].n_bytes = file->n_bytes;
+        for (uint32_t drive = 0; drive < MF_IO_COPIES_MAX; drive++)
+            if (file->copies[drive].path != NULL)
+                MF_TRY(add_copy_of(io, number, drive, &file->copies[drive], error));
+    }
+    return MF_OK;
 }
 
 uint64_t mf_io_copy_bytes(const mf_io *io, uint32_t drive)

@@ -51,6 +51,9 @@ mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file, mf_error *
 mf_status mf_io_add_copy(mf_io *io, uint32_t file, uint32_t drive, const char *path,
                          mf_error *error);
 #define MF_IO_COPIES_MAX 4u
+/* All files of another, which may be reading meanwhile, with their copies, numbered alike behind
+ * those that are here; they are not opened anew, so that a drive that fails is no error yet. */
+mf_status mf_io_add_files_of(mf_io *io, const mf_io *from, mf_error *error);
 /* Bytes that were read from the copies of this drive; UINT32_MAX: from the files themselves. */
 uint64_t mf_io_copy_bytes(const mf_io *io, uint32_t drive);
 /* A file of so many bytes that is not there, for engines that only tell how long reads take. */

@@ -24,18 +24,23 @@ bool mf_call_is_open(const mf_call *call)
     return false;
 }
 
-/* The session is out of the call. The first to be so gives the call its status and message, which
- * names it where there are several. */
+/* The session is out of the call, as others are for the same reason. The first to be so gives the
+ * call its status and message. False: it was not the first, or nobody wants the message. */
+static bool fail_with_others(mf_call *call, mf_session *s, mf_status status, const mf_error *why)
+{
+    const bool is_first = call->status == MF_OK;
+    s->part.status = status;
+    if (is_first)
+        call->status = status;
+    if (is_first && call->error != NULL)
+        *call->error = *why;
+    return is_first && call->error != NULL;
+}
+
+/* For its own sake: where there are several, the message names it. */
 static void fail_part(mf_call *call, mf_session *s, mf_status status, const mf_error *why)
 {
-    s->part.status = status;
-    if (call->status != MF_OK)
-        return;
-    call->status = status;
-    if (call->error == NULL)
-        return;
-    *call->error = *why;
-    if (call->n_sessions > 1)
+    if (fail_with_others(call, s, status, why) && call->n_sessions > 1)
         snprintf(call->error->message, sizeof call->error->message, "item %zu: %.990s",
                  s->part.index, why->message);
 }
@@ -513,7 +518,7 @@ static void run_pass(chunk_watch *ctx, mf_batch *batch)
     for (uint32_t i = 0; i < batch->n_parts && status != MF_OK && !ctx->has_end; i++) {
         mf_session *s = session_of(ctx, i);
         if (s->part.status == MF_OK)
-            fail_part(ctx->call, s, status, &why);
+            (void)fail_with_others(ctx->call, s, status, &why);
     }
 }
 

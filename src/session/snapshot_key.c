@@ -206,13 +206,11 @@ static mf_status add_experts(const mf_engine *e, mf_checksum *c, mf_error *error
                                    .depth = N_AT_ONCE};
     uint64_t n_all = (uint64_t)e->runner.h.n_moe_layers * e->runner.h.n_experts;
     sampler s = {.engine = e};
-    uint32_t file;
     mf_status status;
     MF_TRY_GOTO(mf_region_create(&e->allocator, N_AT_ONCE * ROOM_BYTES, "samples of the experts",
                                  &s.room, error));
     MF_TRY_GOTO(mf_io_open(&options, &s.io, error));
-    for (uint32_t i = 0; i < mf_io_n_files(e->runner.io); i++) /* numbered alike */
-        MF_TRY_GOTO(mf_io_add_file(s.io, mf_io_file_path(e->runner.io, i), &file, error));
+    MF_TRY_GOTO(mf_io_add_files_of(s.io, e->runner.io, error));
     for (uint64_t at = 0; at < n_all; at += N_AT_ONCE) {
         uint64_t n = n_all - at < N_AT_ONCE ? n_all - at : N_AT_ONCE;
         MF_TRY_GOTO(add_samples(&s, at, (uint32_t)n, c, error));

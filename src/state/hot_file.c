@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +21,6 @@
 #define SHARE_WHOLE 65535.0f
 #define NAME_CHARS (4 + 2 * MF_FINGERPRINT_BYTES + 6 + 1)
 #define TMP_CHARS (NAME_CHARS + 24)
-#define TMP_NAMES 1024u /* that are tried */
 
 static const unsigned char magic[8] = "MFHOT\n\0";
 
@@ -47,21 +45,6 @@ static bool is_temporary(const char *name)
            strcmp(rest + 5 + 2 * (size_t)MF_FINGERPRINT_BYTES, ".mfhot") == 0;
 }
 
-/* Whoever writes one has it locked until it has its name; where there are no locks, none counts as
- * stale. */
-static void remove_if_stale(int dir_fd, const char *name)
-{
-    const int fd = mf_open_apart(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-    struct stat st;
-    if (fd < 0)
-        return;
-    /* by then the name may mean another one, which is being written */
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-        mf_claim_made(dir_fd, name, fd))
-        (void)unlinkat(dir_fd, name, 0);
-    close(fd);
-}
-
 /* Of any model: a process that was killed may have left one, and its model may not come again. */
 static void remove_stale(int dir_fd)
 {
@@ -74,28 +57,8 @@ static void remove_stale(int dir_fd)
     }
     for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir))
         if (is_temporary(e->d_name))
-            remove_if_stale(dir_fd, e->d_name);
+            mf_remove_if_left(dir_fd, e->d_name);
     closedir(dir);
-}
-
-/* Locked, under a name that nobody else is writing to: another engine of this process, or a process
- * of the same number in another container, may be. */
-static int make_temporary(int dir_fd, const char *name, char tmp[TMP_CHARS])
-{
-    for (uint64_t n = 0; n < TMP_NAMES; n++) {
-        snprintf(tmp, TMP_CHARS, "tmp-%llx-%s", (unsigned long long)(n << 32 | (uint32_t)getpid()),
-                 name);
-        remove_if_stale(dir_fd, tmp); /* of a process of the same number that was killed */
-        const int fd = mf_open_apart(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-        if (fd < 0 && errno != EEXIST)
-            return fd;
-        if (fd >= 0 && mf_claim_made(dir_fd, tmp, fd))
-            return fd;
-        if (fd >= 0) /* a start took it for stale, and removes it */
-            close(fd);
-    }
-    errno = EEXIST;
-    return -1;
 }
 
 /* ---------------------------------------------------------------------------------- reading -- */
@@ -285,8 +248,9 @@ static bool write_all(int fd, const unsigned char *bytes, size_t n)
 static mf_status write_file(int dir_fd, const char *directory, const char *name,
                             const unsigned char *bytes, size_t n_bytes, mf_error *error)
 {
-    char tmp[TMP_CHARS];
-    const int fd = make_temporary(dir_fd, name, tmp);
+    char tmp[TMP_CHARS], back[NAME_CHARS + 1];
+    snprintf(back, sizeof back, "-%s", name);
+    const int fd = mf_make_aside(dir_fd, "tmp-", back, 0600, tmp, sizeof tmp);
     if (fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", directory, tmp);
     const bool is_good =

@@ -61,6 +61,29 @@ static mf_status open_directory(mf_store *s, const char *directory, mf_error *er
     return MF_OK;
 }
 
+/* At once or not at all. Without locks the limit may be overrun by what is written at once. */
+static bool try_lock(const mf_store *s)
+{
+    int failure;
+    do {
+        failure = flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    } while (failure == EINTR);
+    return failure != EWOULDBLOCK;
+}
+
+/* What earlier limits left beyond this one goes now, not when something is written. Where another
+ * process is at it, that does. */
+static void shrink(mf_store *s)
+{
+    mf_error error = {0};
+    if (!try_lock(s))
+        return;
+    const mf_status status = mf_store_make_room(s, 0, &error);
+    flock(s->lock_fd, LOCK_UN);
+    if (status != MF_OK && status != MF_ERR_BUDGET) /* what others are writing is theirs */
+        mf_store_log(s, MF_LOG_WARNING, "%s", error.message);
+}
+
 mf_status mf_store_open_with_io(const char *directory, const mf_store_options *options,
                                 const struct mf_io_engine *engine, void *engine_arg, mf_store **out,
                                 mf_error *error)
@@ -92,6 +115,7 @@ mf_status mf_store_open_with_io(const char *directory, const mf_store_options *o
     MF_TRY_GOTO(mf_prefix_index_create(&a, &s->index, error));
     MF_TRY_GOTO(mf_state_reader_init(&s->reader, &a, error));
     MF_TRY_GOTO(mf_store_scan(s, true, error));
+    shrink(s);
     *out = s;
     return MF_OK;
 fail:
@@ -315,16 +339,6 @@ void mf_store_read_end(mf_store *store, const mf_store_match *match, mf_status s
     if (status != MF_OK)
         store->n_misses++;
     pthread_mutex_unlock(&store->mutex);
-}
-
-/* At once or not at all. Without locks the limit may be overrun by what is written at once. */
-static bool try_lock(const mf_store *s)
-{
-    int failure;
-    do {
-        failure = flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-    } while (failure == EINTR);
-    return failure != EWOULDBLOCK;
 }
 
 static bool is_stopped(const mf_store *s)

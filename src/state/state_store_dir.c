@@ -360,16 +360,9 @@ static mf_status take_space(const mf_store *s, int fd, uint64_t n_bytes, mf_erro
 mf_status mf_store_tmp_create(mf_store *s, const char *name, uint64_t n_bytes,
                               char tmp[MF_STORE_TMP_CHARS], int *fd, mf_error *error)
 {
-    int made = -1;
-    for (bool is_ours = false; !is_ours;) {
-        if (made >= 0)
-            close(made);
-        mf_store_tmp_name(s, name, tmp);
-        made = mf_open_apart(s->dir_fd, tmp, O_RDWR | O_CREAT | O_EXCL, 0600);
-        if (made < 0 && errno != EEXIST)
-            return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", s->dir, tmp);
-        is_ours = made >= 0 && mf_claim_made(s->dir_fd, tmp, made);
-    }
+    const int made = mf_store_tmp_make(s, name, tmp);
+    if (made < 0)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", s->dir, tmp);
     mf_status status = take_space(s, made, n_bytes, error);
     if (status != MF_OK) {
         unlinkat(s->dir_fd, tmp, 0);

@@ -46,7 +46,7 @@ struct mf_store {
     struct timespec scanned; /* the directory's mtime then */
     bool is_lock_stuck;      /* another process kept it for longer than one waits */
     bool is_stale;           /* it was so fresh that more may have happened at the same time */
-    uint64_t n_hits, n_misses, n_evicted, n_set_aside, n_temporary;
+    uint64_t n_hits, n_misses, n_evicted, n_set_aside;
     mf_state_reader reader;
     const struct mf_io_engine *engine;
     void *engine_arg;
@@ -70,8 +70,8 @@ typedef enum mf_store_name_kind {
 
 mf_store_name_kind mf_store_kind_of(const char *name);
 void mf_store_entry_name(const int32_t *sequence, size_t n_words, char name[MF_STORE_NAME_CHARS]);
-/* A new one for an entry of this name. */
-void mf_store_tmp_name(mf_store *s, const char *entry, char tmp[MF_STORE_TMP_CHARS]);
+/* A new file for an entry of this name, as mf_make_aside. */
+int mf_store_tmp_make(const mf_store *s, const char *entry, char tmp[MF_STORE_TMP_CHARS]);
 /* Opens a file that is the store's by name and content; flags: O_RDONLY or O_RDWR. -1: it is not,
  * or is gone, or may not be opened. */
 int mf_store_open_own(const mf_store *s, const char *name, int flags);

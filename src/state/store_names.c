@@ -33,10 +33,11 @@ void mf_store_entry_name(const int32_t *sequence, size_t n_words, char name[MF_S
     memcpy(name + HASH_DIGITS, MF_STORE_SUFFIX, sizeof MF_STORE_SUFFIX);
 }
 
-void mf_store_tmp_name(mf_store *s, const char *entry, char tmp[MF_STORE_TMP_CHARS])
+int mf_store_tmp_make(const mf_store *s, const char *entry, char tmp[MF_STORE_TMP_CHARS])
 {
-    snprintf(tmp, MF_STORE_TMP_CHARS, MF_STORE_TMP "%.*s-%llx-%llx" MF_STORE_SUFFIX, HASH_DIGITS,
-             entry, (unsigned long long)getpid(), (unsigned long long)s->n_temporary++);
+    char front[MF_STORE_TMP_CHARS];
+    snprintf(front, sizeof front, MF_STORE_TMP "%.*s-0-", HASH_DIGITS, entry);
+    return mf_make_aside(s->dir_fd, front, MF_STORE_SUFFIX, 0600, tmp, MF_STORE_TMP_CHARS);
 }
 
 static bool is_entry(const char *name)

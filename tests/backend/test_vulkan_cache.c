@@ -6,6 +6,8 @@
 #include "vulkan_open.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,6 +115,21 @@ static void check_pipe(void)
     CHECK(n_given > 0 && n_given != SIZE_MAX);
 }
 
+/* A process of the same number, in another container that shares the folder, writes at the same
+ * time: each has a file of its own. */
+static void check_same_number(void)
+{
+    char other[sizeof file + 32], left[8] = "";
+    snprintf(other, sizeof other, "%s.%lx.tmp", file, (unsigned long)getpid());
+    const int fd = open(other, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    REQUIRE(fd >= 0 && flock(fd, LOCK_EX) == 0 && write(fd, "other", 5) == 5);
+    REQUIRE(unlink(file) == 0);
+    live(folder);
+    CHECK(pread(fd, left, sizeof left - 1, 0) == 5 && strcmp(left, "other") == 0);
+    CHECK(access(other, F_OK) == 0 && access(file, F_OK) == 0);
+    CHECK(close(fd) == 0 && unlink(other) == 0);
+}
+
 /* Whose states a device's are: another driver's are not its. */
 static void check_rounding(void)
 {
@@ -145,6 +162,7 @@ int main(void)
     CHECK_U64(find_file(), 1); /* nothing is left beside it */
     check_broken(good, n);
     check_pipe();
+    check_same_number();
     CHECK_U64(find_file(), 1);
     live("/proc/no/such/folder");
     CHECK_U64(n_given, 0);

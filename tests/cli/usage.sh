@@ -98,6 +98,14 @@ for command in run info tokenize perplexity bench; do
     run $command --help=me
     expect_usage_error "$command: '--help=me' takes no value"
 done
+# where no engine is opened, nothing is written of what it does
+for command in info plan pull; do
+    run $command "$demo" --timeline "$scratch/timeline"
+    [ $command$code = pull1 ] || expect_usage_error "$command: '--timeline' is not an option"
+    expect_true [ ! -e "$scratch/timeline" ]
+    run $command --help
+    ! grep -q timeline "$out" || fail "$command --help names --timeline"
+done
 run perplexity model
 expect_usage_error "perplexity: FILE is missing"
 for command in "run model" "info model" "bench model" "tokenize model" "perplexity model file"; do

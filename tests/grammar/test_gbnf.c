@@ -73,6 +73,14 @@ static const struct {
     {"root ::= <none>", "no token is called <none>"},
     {"root ::= <[99999999]>", "no such token"},
     {"root ::= !<x>", "not supported"},
+    /* what ends the answer, before what has to come */
+    {"root ::= \"a\" <|endoftext|> \"b\"",
+     "the grammar has <|endoftext|> (token 4095), which ends"},
+    {"root ::= \"a\" <[4095]> [b-c]", "which ends the answer"},
+    {"root ::= x [z]? (y \"b\")\nx ::= \"a\" | <|endoftext|>\ny ::= \"c\"*",
+     "which ends the answer"},
+    {"root ::= (\"a\" <|endoftext|> \" \"?){2,3}", "which ends the answer"},
+    {"root ::= \"a\" | <|endoftext|> root", "which ends the answer"},
     {"root ::= \"\xff\"", "UTF-8"},
     {"root ::= []", "no text ends it"},
     {"root ::= (\"a\"?){2,1000}", "may be empty"},
@@ -102,6 +110,20 @@ static void check_cases(const grammar_data *d)
         for (size_t k = 0; k < MAX_TEXTS && c->invalid[k]; k++)
             CHECK_MSG(!grammar_accepts(d, g, c->invalid[k]), "%s: not %s", c->grammar,
                       c->invalid[k]);
+        mf_grammar_free(&g);
+    }
+}
+
+/* What ends the answer may be named where it may end. */
+static void check_ends(const grammar_data *d)
+{
+    static const char *const good[] = {
+        "root ::= \"a\" <|endoftext|>", "root ::= x \" \"*\nx ::= \"a\" y?\ny ::= <[4095]>",
+        "root ::= (\"a\" | <|endoftext|>)*", "root ::= <|endoftext|>? | \"a\" root"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        mf_error error = {0};
+        mf_grammar *g = grammar_of_gbnf(d, good[i], &error);
+        CHECK_MSG(g != NULL, "%s: %s", good[i], error.message);
         mf_grammar_free(&g);
     }
 }
@@ -148,6 +170,7 @@ int main(void)
     grammar_data_open(&d);
     check_cases(&d);
     check_refusals(&d);
+    check_ends(&d);
     check_counts(&d);
     check_depth(&d);
     grammar_data_close(&d);

@@ -5,6 +5,8 @@
  */
 #include "residency_fixture.h"
 
+#include <errno.h>
+
 static void test_hints(const io_case *c, const char *dir)
 {
     mf_error error = {0};
@@ -215,6 +217,36 @@ static void test_hints_and_slots(const io_case *c, const char *dir)
     world_free(w);
 }
 
+/* Reads that fail are for nothing, as are those that nobody asked for; the expert is read anew for
+ * who asks. */
+static void test_hints_fail(const io_case *c, const char *dir)
+{
+    if (c->inner == NULL)
+        return;
+    mf_error error = {0};
+    world *w = plain_world(dir);
+    rig r;
+    rig_open(&r, c, w, 16, 0);
+    const uint32_t experts[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    r.fault.fail_errno = EIO;
+    r.fault.fail_from = r.fault.n_reads + 1;
+    r.fault.fail_count = UINT64_MAX;
+    mf_expert_store_hint(r.store, 0, experts, 4);
+    settle(&r);
+    mf_expert_stats s = stats_of(&r);
+    CHECK_U64(s.n_hints, 4);
+    CHECK_U64(s.n_hints_wasted, 4);
+    CHECK_U64(s.hint_wasted_bytes, 0); /* nothing came of them */
+    r.fault.fail_errno = 0;
+    mf_expert_fetch *f = begin(&r, 0, experts, 4);
+    REQUIRE_OK(finish(&r, f, 0, experts, &error), &error);
+    s = stats_of(&r);
+    CHECK_U64(s.n_misses, 4);
+    CHECK_U64(s.n_hints_useful + s.n_hints_late + s.n_hints_cancelled, 0);
+    rig_close(&r);
+    world_free(w);
+}
+
 /* A policy that gives no slot back and counts what it is told of layers that there are not. */
 typedef struct layer_spy {
     uint32_t n_layers, n_beyond;
@@ -314,6 +346,7 @@ int main(void)
         test_hints_overflow(&cases[c], dirs[0]);
         test_hints_and_slots(&cases[c], dirs[0]);
         test_demand_takes_queued(&cases[c], dirs[0]);
+        test_hints_fail(&cases[c], dirs[0]);
     }
     return test_result();
 }

@@ -109,8 +109,32 @@ static void test_mirror(const golden_case *c)
     golden_free(&g);
 }
 
+/* What snapshots are known by is read of a mirror, too, where the checkpoint's own files cannot be
+ * read any more. */
+static void test_fingerprint(const golden_case *c)
+{
+    const char *const mirrors[] = {golden_path(c->name)};
+    uint8_t expected[MF_FINGERPRINT_BYTES], got[MF_FINGERPRINT_BYTES];
+    mf_engine_options options = golden_options(c);
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_engine_open(golden_path(c->name), &options, &engine, &error), &error);
+    REQUIRE_OK(mf_engine_fingerprint(engine, expected, &error), &error);
+    mf_engine_close(&engine);
+    options.mirrors = mirrors;
+    options.n_mirrors = 1;
+    REQUIRE_OK(mf_engine_open(scratch_copy(c->name), &options, &engine, &error), &error);
+    scratch_cut("model.safetensors", 0);
+    CHECK_MSG(mf_engine_fingerprint(engine, got, &error) == MF_OK &&
+                  memcmp(got, expected, sizeof got) == 0,
+              "%s", error.message);
+    mf_engine_close(&engine);
+    scratch_remove();
+}
+
 int main(void)
 {
+    test_fingerprint(golden_case_find("mlx_4bit"));
     test_mirror(golden_case_find("mlx_4bit"));
     return test_result();
 }

@@ -113,6 +113,38 @@ static void check_failures(const golden_case *c, const golden *g, const float *b
     mf_engine_close(&engine);
 }
 
+/* A read that several sessions wait for is no one's: the message names the file and no item. */
+static void check_failed_step(const golden_case *c, const golden *g)
+{
+    mf_io_fault fault = {.inner = &mf_io_engine_pool, .seed = 5};
+    mf_session *sessions[2] = {NULL, NULL};
+    mf_error error = {0};
+    mf_engine_options options = small_options(c);
+    mf_engine *engine = NULL;
+    const mf_engine_hooks hooks = {.io_engine = &mf_io_engine_fault, .io_arg = &fault};
+    options.n_sessions = 2;
+    REQUIRE_OK(mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error),
+               &error);
+    mf_step_item items[2];
+    for (int i = 0; i < 2; i++) {
+        REQUIRE_OK(mf_session_create(engine, &sessions[i], &error), &error);
+        items[i] = (mf_step_item){.struct_bytes = sizeof items[i],
+                                  .session = sessions[i],
+                                  .tokens = g->tokens,
+                                  .n_tokens = 3};
+    }
+    fault.fail_from = fault.n_reads + 1;
+    fault.fail_count = UINT32_MAX;
+    fault.fail_errno = EIO;
+    CHECK_STATUS(mf_engine_step(engine, items, 2, &error), MF_ERR_IO);
+    CHECK(items[0].status == MF_ERR_IO && items[1].status == MF_ERR_IO);
+    CHECK_CONTAINS(error.message, c->name);
+    CHECK_MSG(strstr(error.message, "item ") == NULL, "%s", error.message);
+    for (int i = 0; i < 2; i++)
+        mf_session_free(&sessions[i]);
+    mf_engine_close(&engine);
+}
+
 /* The I/O engine itself fails, at any of its calls: an error, and after it all is well again. */
 static void check_broken_engine(const golden_case *c, const golden *g, const float *base,
                                 float *scratch)
@@ -182,6 +214,7 @@ int main(void)
         REQUIRE(base != NULL && scratch != NULL);
         check_harmless(c, &g, base, scratch);
         check_failures(c, &g, base, scratch);
+        check_failed_step(c, &g);
         check_broken_engine(c, &g, base, scratch);
         check_dead_drive(c, &g);
         free(base);

@@ -179,11 +179,16 @@ static void test_comes_back(void)
     stop(&s);
 }
 
-/* A file that is full is written anew with what is kept, the newest of it. */
+/* A file that is full is written anew with what is kept, the newest of it; what a server that was
+ * killed at that has left goes. */
 static void test_limit(void)
 {
     const uint64_t max_bytes = 40000;
+    char left[160];
     server s = start(max_bytes);
+    snprintf(left, sizeof left, "%s/tmp-answers-01020300000000000000000000000000.mfanswers",
+             directory);
+    REQUIRE(close(open(left, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) == 0);
     for (uint64_t i = 100; i < 200; i++) {
         mf_srv_recall_put(s.recall, make(i, 300));
         usleep(300); /* the queue is short */

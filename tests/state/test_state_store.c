@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -259,6 +260,41 @@ static void test_eviction(void)
     CHECK_CONTAINS(error.message, "limit");
     mf_store_get_stats(store, &stats);
     CHECK_U64(stats.n_entries, 3);
+    mf_store_close(&store);
+}
+
+/* A store that is opened with a smaller limit is within it at once, unless another process is at
+ * it: then that one, or the next that is written, sees to it. */
+static void test_smaller_limit(void)
+{
+    const char *dir = fresh_dir();
+    char path[300];
+    mf_error error = {0};
+    mf_store_stats stats;
+    entry_kind k = kind_of(0);
+    mf_snapshot_head head = entry_head(&k);
+    const uint64_t one = mf_snapshot_total_bytes(&head) + 8;
+    mf_store *store = store_open(dir, 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        k = kind_of(i);
+        REQUIRE_OK(entry_add(store, &k, &error), &error);
+    }
+    mf_store_close(&store);
+    snprintf(path, sizeof path, "%s/" MF_STORE_LOCK, dir);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    REQUIRE(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    store = store_open(dir, 2 * one);
+    CHECK_U64(count_files(dir, "", ".mfstate", NULL), 4);
+    mf_store_close(&store);
+    close(fd);
+    store = store_open(dir, 2 * one);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_entries == 2 && stats.n_evicted == 2 && stats.n_bytes == 2 * one);
+    CHECK_U64(count_files(dir, "", ".mfstate", NULL), 2);
+    mf_store_close(&store);
+    store = store_open(dir, 0);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_entries == 2 && stats.n_evicted == 0);
     mf_store_close(&store);
 }
 
@@ -713,6 +749,7 @@ int main(void)
     test_exact_entry();
     test_gaps();
     test_eviction();
+    test_smaller_limit();
     test_oldest_goes();
     test_hits_survive();
     test_damage();

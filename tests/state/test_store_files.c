@@ -430,13 +430,16 @@ static void test_closed_streams(void)
 /* Numbers of a temporary name have one digit to sixteen. */
 static void test_names(void)
 {
-    mf_store s = {.n_temporary = 0};
+    const char *dir = fresh_dir();
+    REQUIRE(mkdir(dir, 0700) == 0);
+    mf_store s = {.dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     char hash[MF_STORE_NAME_CHARS], name[2 * MF_STORE_TMP_CHARS], tmp[MF_STORE_TMP_CHARS];
     const int32_t word = 1;
     mf_store_entry_name(&word, 1, hash);
     CHECK(mf_store_kind_of(hash) == MF_STORE_IS_ENTRY);
-    mf_store_tmp_name(&s, hash, tmp);
-    CHECK(mf_store_kind_of(tmp) == MF_STORE_IS_TMP);
+    const int fd = mf_store_tmp_make(&s, hash, tmp);
+    CHECK(fd >= 0 && close(fd) == 0 && mf_store_kind_of(tmp) == MF_STORE_IS_TMP);
+    CHECK(unlinkat(s.dir_fd, tmp, 0) == 0 && close(s.dir_fd) == 0);
     const int n_hash = (int)strcspn(hash, ".");
     for (int n = 0; n < 19; n++) {
         snprintf(name, sizeof name, MF_STORE_TMP "%.*s-1-%.*s" MF_STORE_SUFFIX, n_hash, hash, n,

@@ -41,6 +41,36 @@ static void test_apart(void)
     unlink(name);
 }
 
+/* Two that write at once have a file each, whatever their process's number; what a killed one left
+ * goes. */
+static void test_aside(void)
+{
+    char dir[] = "/tmp/mf-test-files-XXXXXX", names[3][64], own[64], small[8];
+    int fds[3] = {-1, -1, -1};
+    REQUIRE(mkdtemp(dir) != NULL);
+    const int dir_fd = mf_open_apart(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY, 0);
+    REQUIRE(dir_fd >= 0);
+    snprintf(own, sizeof own, "a-%x.b", (unsigned)getpid());
+    for (int i = 0; i < 2; i++)
+        REQUIRE((fds[i] = mf_make_aside(dir_fd, "a-", ".b", 0600, names[i], 64)) > 2);
+    CHECK_STR(names[0], own);
+    CHECK(strcmp(names[0], names[1]) != 0 && faccessat(dir_fd, names[0], F_OK, 0) == 0);
+    mf_remove_if_left(dir_fd, names[1]);
+    CHECK(faccessat(dir_fd, names[1], F_OK, 0) == 0);
+    CHECK(write(fds[0], "old", 3) == 3 && close(fds[0]) == 0); /* as if it had been killed */
+    REQUIRE((fds[2] = mf_make_aside(dir_fd, "a-", ".b", 0600, names[2], 64)) > 2);
+    CHECK_STR(names[2], own);
+    CHECK(lseek(fds[2], 0, SEEK_END) == 0);
+    CHECK(mf_make_aside(dir_fd, "a-", ".b", 0600, small, sizeof small) == -1 &&
+          errno == ENAMETOOLONG);
+    CHECK(mf_make_aside(dir_fd, "no/a-", ".b", 0600, names[0], 64) == -1 && errno == ENOENT);
+    close(fds[1]);
+    close(fds[2]);
+    for (int i = 1; i < 3; i++)
+        mf_remove_if_left(dir_fd, names[i]);
+    CHECK(close(dir_fd) == 0 && rmdir(dir) == 0);
+}
+
 static bool is_pending(int signal_number)
 {
     sigset_t pending;
@@ -97,6 +127,7 @@ static void test_guard(void)
 int main(void)
 {
     test_apart();
+    test_aside();
     test_guard();
     return test_result();
 }

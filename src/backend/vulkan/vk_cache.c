@@ -3,6 +3,8 @@
  * time: what is missing, broken or another driver's is made anew, and nobody hears of it. */
 #include "backend/vulkan/vk_internal.h"
 
+#include "base/files.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -101,15 +103,19 @@ mf_status mf_vk_cache_open(mf_vk_backend *be, mf_error *error)
 static void store(const mf_vk_backend *be, const unsigned char *bytes, size_t n_bytes)
 {
     const file_head head = head_for(be, bytes, n_bytes);
-    char name[sizeof be->cache_path + 32];
-    (void)snprintf(name, sizeof name, "%s.%ld.tmp", be->cache_path, (long)getpid());
-    FILE *f = fopen(name, "wbe");
-    if (f == NULL)
+    char front[sizeof be->cache_path + 1], name[sizeof be->cache_path + 32];
+    (void)snprintf(front, sizeof front, "%s.", be->cache_path);
+    const int fd = mf_make_aside(AT_FDCWD, front, ".tmp", 0666, name, sizeof name);
+    FILE *f = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (f == NULL) {
+        if (fd >= 0)
+            (void)close(fd);
         return;
-    bool is_good = fwrite(&head, sizeof head, 1, f) == 1 && fwrite(bytes, n_bytes, 1, f) == 1;
-    is_good = fclose(f) == 0 && is_good;
-    if (!is_good || rename(name, be->cache_path) != 0)
+    }
+    if (fwrite(&head, sizeof head, 1, f) != 1 || fwrite(bytes, n_bytes, 1, f) != 1 ||
+        fflush(f) != 0 || rename(name, be->cache_path) != 0)
         (void)unlink(name);
+    (void)fclose(f); /* locked until here: nobody takes it for one that was left */
 }
 
 void mf_vk_cache_close(mf_vk_backend *be)
