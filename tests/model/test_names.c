@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Golden cases whose tensors are called as transformers writes them, and not as they are published:
- * the same bits.
+ * the same bits. What names tell of how norms are stored.
  */
 #include "golden.h"
 #include "scratch_dir.h"
+
+#include "format/source.h"
 
 #define FILE_NAME "model.safetensors"
 
@@ -53,6 +55,22 @@ static void check_renamed(const char *name, const char *from, const char *to)
     scratch_remove();
 }
 
+/* Without a layer of linear attention, and without experts, whose names would tell. */
+static void check_norms(const char *more_from, const char *more_to, bool are_as_published)
+{
+    const mf_allocator a = mf_allocator_or_default(NULL);
+    const char *dir = scratch_copy("qwen3_5_tied_f16");
+    mf_source *source = NULL;
+    mf_error error = {0};
+    CHECK(rename_all(".linear_attn.conv1d.", ".linear_attn.other.") > 0);
+    if (more_from != NULL)
+        CHECK(rename_all(more_from, more_to) > 0);
+    REQUIRE_OK(mf_source_open(&a, dir, 0, &source, &error), &error);
+    CHECK(source->norms_as_published == are_as_published);
+    mf_source_close(&source);
+    scratch_remove();
+}
+
 int main(void)
 {
     check_renamed("kimi_linear_f16", ".mlp.gate_proj.", ".block_sparse_moe.gate_proj.");
@@ -61,5 +79,7 @@ int main(void)
     check_renamed("deepseek_v4_fp8", ".attn.kv_norm.", ".attn.norm.");
     check_renamed("minimax_m2_f32", ".block_sparse_moe.e_score", ".mlp.e_score");
     check_renamed("ernie4_5_moe_interval_f16", ".mlp.moe_statics.", ".mlp.gate.moe_statics.");
+    check_norms(NULL, NULL, true);
+    check_norms(".mlp.gate_proj.weight", ".mlp.gate_proj.scales", false);
     return test_result();
 }
