@@ -171,6 +171,8 @@ static const refusal refusals[] = {
          "from 1 to"),
     UNSUPPORTED("ernie4_5_moe_bf16", "\"use_bias\": false", "\"use_bias\": true", "use_bias",
                 "true"),
+    UNSUPPORTED("ernie4_5_moe_bf16", "\"use_bias\": false",
+                "\"moe_norm_min\": 0.5, \"use_bias\": false", "moe_norm_min", "is 0.5"),
     UNSUPPORTED("ernie4_5_moe_bf16", "\"moe_layer_start_index\": 1", "\"moe_layer_start_index\": 3",
                 "moe_layer_start_index", "no layer"),
     UNSUPPORTED(
