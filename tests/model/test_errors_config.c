@@ -99,6 +99,8 @@ static const refusal refusals[] = {
     TYPE("qwen3_moe_dense_layers_f32", "\"mlp_only_layers\": [\n  2", "\"mlp_only_layers\": [\n  4",
          "mlp_only_layers[0]", "no layer"),
     TYPE("glm4_moe_groups_f16", "\"topk_group\": 2", "\"topk_group\": 0", "topk_group", "from 1"),
+    TYPE("glm4_moe_groups_f16", "\"topk_group\"", "\"topk_of_none\"", "topk_group", "is missing"),
+    TYPE("v3_bf16", "\"topk_group\"", "\"topk_of_none\"", "topk_group", "is missing"),
     TYPE("glm4_moe_groups_f16", "\"n_group\": 4", "\"n_group\": 5", "n_group", "do not fit"),
     TYPE("qwen2_window_f16", "\"sliding_window\": 9",
          "\"sliding_window\": null, \"layer_types\": [\"sliding_attention\", \"full_attention\", "

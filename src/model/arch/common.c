@@ -178,6 +178,17 @@ static mf_status refuse_factors(const mf_source *s, const char *type, mf_error *
                                 type, v.field);
 }
 
+mf_status mf_configure_kept_groups(const mf_source *s, mf_router *r, mf_error *error)
+{
+    static const char name[] = "topk_group";
+    const uint32_t all = r->n_groups == 1 ? 1 : 0;
+    MF_TRY(mf_hparam_u32_or(s, name, all, (mf_range){1, r->n_groups}, &r->k_groups, error));
+    return r->k_groups != 0
+               ? MF_OK
+               : mf_hparam_fail(s, name, MF_ERR_FORMAT, error,
+                                "is missing: of %u groups (n_group) some are kept", r->n_groups);
+}
+
 mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_error *error)
 {
     const char *type = NULL;
