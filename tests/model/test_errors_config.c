@@ -74,6 +74,7 @@ static const refusal refusals[] = {
          "hidden_size", "twice"),
     /* numbers out of range, on both sides */
     TYPE("hf_bf16", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 1.5", "rms_norm_eps", "to 1"),
+    TYPE("hf_bf16", "\"rms_norm_eps\"", "\"norm_eps\"", "rms_norm_eps", "is missing"),
     TYPE("hf_bf16", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": -1e-9", "rms_norm_eps", "from 0"),
     TYPE("hf_bf16", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 1.25",
          "rope_parameters.partial_rotary_factor", "to 1"),

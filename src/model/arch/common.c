@@ -37,7 +37,9 @@ mf_status mf_configure_common(const mf_source *s, mf_hparams *h, mf_error *error
     MF_TRY(mf_hparam_u32(s, "vocab_size", (mf_range){1, 1 << 24}, &h->n_vocab, error));
     MF_TRY(mf_hparam_u32_or(s, "max_position_embeddings", 262144, (mf_range){1, MAX_CONTEXT},
                             &h->n_context, error));
-    MF_TRY(mf_hparam_double_or(s, "rms_norm_eps", 1e-6, (mf_range){0, 1}, &eps, error));
+    MF_TRY(mf_hparam_double_or(s, "rms_norm_eps", -1.0, (mf_range){0, 1}, &eps, error));
+    if (eps < 0) /* some families' code has 1e-5 for it, some 1e-6 */
+        return mf_hparam_fail(s, "rms_norm_eps", MF_ERR_FORMAT, error, "is missing");
     MF_TRY(mf_hparam_bool_or(s, "tie_word_embeddings", false, &h->tie_embeddings, error));
     h->rms_eps = (float)eps;
     return mf_require_string(s, "hidden_act", "silu", error);
