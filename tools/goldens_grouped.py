@@ -324,6 +324,13 @@ CASES = {
                      decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True,
                      rope_scaling={"rope_type": "default", "mrope_interleaved": True, "mrope_section": [3, 3, 2]}),
     ),
+    # the same as transformers saves them, where the first tensor's shape does not tell
+    "qwen3_vl_moe_square_f16": dict(
+        family="qwen3_vl_moe", form="turned", dtype="F16", stays=True,
+        config=shape(32, 2, 4, 2, 16, 128, rope_theta=5000000.0, attention_bias=False, **experts(6, 2, 16), intermediate_size=52,
+                     decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True,
+                     rope_scaling={"rope_type": "default", "mrope_interleaved": True, "mrope_section": [3, 3, 2]}),
+    ),
     # sinks, windows in every second layer, biases everywhere, an activation whose limits are reached; as mlx-lm converts without
     # quantising
     "gpt_oss_bf16": dict(
@@ -711,7 +718,7 @@ def make_turned(case, folder, seed, tokens):
     for name, t in state.items():
         raw[name] = forms.raw_of(t, case["dtype"])
         values[name] = forms.float_of(raw[name])
-        if name.endswith(("experts.gate_up_proj", "experts.down_proj")) and case["family"] != "gpt_oss":
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")) and case["family"] != "gpt_oss" and not case.get("stays"):
             raw[name] = forms.raw_of(t.transpose(1, 2).contiguous(), case["dtype"])
     forms.write_json(folder / "config.json", published_config(case))
     forms.write_checkpoint(folder, dict(sorted(raw.items())), 1)

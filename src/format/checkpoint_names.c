@@ -71,7 +71,9 @@ static const role_names roles[MF_N_ROLES] = {
     [MF_ROLE_INDEX_NORM] = {{"self_attn.indexer.k_norm.weight"}, OF_LAYER},
     [MF_ROLE_INDEX_NORM_BIAS] = {{"self_attn.indexer.k_norm.bias"}, OF_LAYER},
     [MF_ROLE_ENTRY_KV] = {{"self_attn.kv_proj.weight", "attn.wkv.weight"}, OF_LAYER},
-    [MF_ROLE_ENTRY_KV_NORM] = {{"self_attn.kv_norm.weight", "attn.kv_norm.weight"}, OF_LAYER},
+    [MF_ROLE_ENTRY_KV_NORM] = {{"self_attn.kv_norm.weight", "attn.kv_norm.weight",
+                                "attn.norm.weight"},
+                               OF_LAYER},
     [MF_ROLE_ENTRY_O_A] = {{"self_attn.o_a_proj.weight", "attn.wo_a.weight"}, OF_LAYER},
     [MF_ROLE_ENTRY_O_B] = {{"self_attn.o_b_proj.weight", "attn.wo_b.weight"}, OF_LAYER},
     [MF_ROLE_COMPRESS_KV] = {{"self_attn.compressor.kv_proj.weight", "attn.compressor.wkv.weight"},
@@ -112,9 +114,15 @@ static const role_names roles[MF_N_ROLES] = {
     [MF_ROLE_KEYED_F_B] = {{"self_attn.f_b_proj.weight"}, OF_LAYER},
     [MF_ROLE_KEYED_G_A] = {{"self_attn.g_a_proj.weight"}, OF_LAYER},
     [MF_ROLE_KEYED_G_B] = {{"self_attn.g_b_proj.weight"}, OF_LAYER},
-    [MF_ROLE_GATE] = {{"mlp.gate_proj.weight", "feed_forward.gate_proj.weight"}, OF_LAYER},
-    [MF_ROLE_UP] = {{"mlp.up_proj.weight", "feed_forward.up_proj.weight"}, OF_LAYER},
-    [MF_ROLE_DOWN] = {{"mlp.down_proj.weight", "feed_forward.down_proj.weight"}, OF_LAYER},
+    [MF_ROLE_GATE] = {{"mlp.gate_proj.weight", "feed_forward.gate_proj.weight",
+                       "block_sparse_moe.gate_proj.weight"},
+                      OF_LAYER},
+    [MF_ROLE_UP] = {{"mlp.up_proj.weight", "feed_forward.up_proj.weight",
+                     "block_sparse_moe.up_proj.weight"},
+                    OF_LAYER},
+    [MF_ROLE_DOWN] = {{"mlp.down_proj.weight", "feed_forward.down_proj.weight",
+                       "block_sparse_moe.down_proj.weight"},
+                      OF_LAYER},
     [MF_ROLE_SHARED_GATE] =
         {{"mlp.shared_expert.gate_proj.weight", "mlp.shared_experts.gate_proj.weight",
           "mlp.shared_mlp.gate_proj.weight", "feed_forward.shared_expert.gate_proj.weight",
@@ -139,7 +147,9 @@ static const role_names roles[MF_N_ROLES] = {
     [MF_ROLE_ROUTER_BIAS] = {{"mlp.gate.e_score_correction_bias",
                               "block_sparse_moe.e_score_correction_bias",
                               "mlp.moe_statics.e_score_correction_bias",
-                              "block_sparse_moe.gate.e_score_correction_bias", "ffn.gate.bias"},
+                              "block_sparse_moe.gate.e_score_correction_bias", "ffn.gate.bias",
+                              "mlp.e_score_correction_bias",
+                              "mlp.gate.moe_statics.e_score_correction_bias"},
                              OF_LAYER},
     [MF_ROLE_ROUTER_TABLE] = {{"mlp.gate.tid2eid", "ffn.gate.tid2eid"}, OF_LAYER},
     [MF_ROLE_EXPERT_GATE] = {{"mlp.switch_mlp.gate_proj.weight", "mlp.experts.gate_proj.weight",
@@ -392,20 +402,19 @@ static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_e
 }
 
 /* The published checkpoints keep conv1d.weight as [channels, 1, width]; every conversion makes it
- * [channels, width, 1] and adds one to the norms at the same time. */
+ * [channels, width, 1] and adds one to the norms at the same time. Where no layer has one, it is
+ * MLX's if experts are named so or weights are quantised so. */
 static bool is_as_published(const mf_tensor_table *table)
 {
+    bool is_converted = false;
     for (size_t i = 0; i < table->n_tensors; i++) {
         const mf_tensor *t = &table->tensors[i];
         if (strstr(t->name, "mtp.") == NULL &&
             strstr(t->name, ".linear_attn.conv1d.weight") != NULL && t->n_dims == 3)
             return t->shape[2] != 1;
+        is_converted |= strstr(t->name, ".switch_mlp.") != NULL || ends_with(t->name, ".scales");
     }
-    for (size_t i = 0; i < table->n_tensors; i++) {
-        if (strstr(table->tensors[i].name, ".mlp.experts.") != NULL)
-            return true;
-    }
-    return false;
+    return !is_converted;
 }
 
 static bool find_mtp_names(mf_checkpoint *c)

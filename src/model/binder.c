@@ -607,6 +607,7 @@ mf_status mf_bind_table(mf_binder *binder, mf_tensor_id id, mf_matrix_shape shap
     const mf_copy copy = {.file = t->file,
                           .convert = t->type,
                           .limit = limit,
+                          .row_values = shape.n_cols,
                           .source = t->offset,
                           .dest = out->offset,
                           .n_bytes = t->n_bytes};

@@ -19,7 +19,8 @@ typedef struct mf_copy {
         convert;    /* MF_TENSOR_OTHER: bytes as they are; else values of this type become float32,
                        those of MF_TENSOR_U8 powers of two (E8M0); of MF_TENSOR_I64, int32 */
     uint32_t limit; /* of MF_TENSOR_I64: every value is less, and none is negative */
-    float add;      /* after conversion */
+    uint32_t row_values; /* of MF_TENSOR_I64: so many in turn, no two of them the same */
+    float add;           /* after conversion */
     bool is_negated_exp; /* -exp(x) is stored */
     uint64_t source, dest;
     uint64_t n_bytes; /* in the file */
@@ -84,7 +85,9 @@ mf_status mf_bind_vector(mf_binder *binder, mf_tensor_id id, uint64_t n, mf_span
 mf_status mf_bind_norm(mf_binder *binder, mf_tensor_id id, uint64_t n, float centre, mf_span *out,
                        mf_error *error);
 
-/* A table [n_rows, n_cols] of I64, whose values are less than limit, as int32. */
+/* A table [n_rows, n_cols] of I64, whose values are less than limit, at most MF_TABLE_LIMIT, and in
+ * each row differ, as int32. */
+#define MF_TABLE_LIMIT 65536u
 mf_status mf_bind_table(mf_binder *binder, mf_tensor_id id, mf_matrix_shape shape, uint32_t limit,
                         mf_span *out, mf_error *error);
 

@@ -359,15 +359,22 @@ static mf_status bind_steps(const expert_binding *b, mf_expert_shape *shape, mf_
 }
 
 /* The tensor of gate and up, if there is one, is [experts, hidden, 2 * intermediate]. Some files of
- * the same family are not transposed. */
+ * the same family are not transposed; where it is square, that of down tells. */
 static bool is_turned(const expert_binding *b)
 {
     const mf_hparams *h = b->h;
-    const mf_tensor_id id = mf_tensor_of(MF_ROLE_EXPERT_GATE_UP, b->layer);
+    const mf_source *source = b->binder->source;
+    const mf_tensor_id both = mf_tensor_of(MF_ROLE_EXPERT_GATE_UP, b->layer);
+    const mf_tensor_id down = mf_tensor_of(MF_ROLE_EXPERT_DOWN, b->layer);
     mf_stored s;
-    if (!h->experts_are_turned || b->binder->source->ops->find(b->binder->source, id, &s, NULL))
+    if (!h->experts_are_turned || source->ops->find(b->binder->source, both, &s, NULL))
         return false;
-    return h->experts_are_paired || s.data->n_dims != 3 || s.data->shape[1] == h->hidden_size;
+    if (h->experts_are_paired || s.data->n_dims != 3 || s.data->shape[1] != h->hidden_size)
+        return h->experts_are_paired || s.data->n_dims != 3;
+    if (2 * (uint64_t)h->expert_hidden != h->hidden_size ||
+        source->ops->find(b->binder->source, down, &s, NULL))
+        return true;
+    return s.data->n_dims != 3 || s.data->shape[1] == h->expert_hidden;
 }
 
 static mf_status bind_matrices(expert_binding *b, mf_expert_shape *out, mf_error *error)

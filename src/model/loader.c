@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,7 +103,7 @@ static float power_of_two(uint32_t exponent)
     return exponent == 255 ? NAN : ldexpf(1.0f, (int)exponent - 127);
 }
 
-static void fail_table(load_job *job, const mf_copy *copy, long long value)
+static void fail_table(load_job *job, const mf_copy *copy, const char *how)
 {
     const mf_tensor_table *table = &job->binder->source->table;
     const char *name = "";
@@ -110,14 +111,38 @@ static void fail_table(load_job *job, const mf_copy *copy, long long value)
         if (table->tensors[i].file == copy->file && table->tensors[i].offset == copy->source)
             name = table->tensors[i].name;
     if (is_first_failure(job))
-        (void)mf_fail(&job->error, MF_ERR_FORMAT, "%s: tensor %s has %lld; expected 0 to %u",
-                      table->files[copy->file].path, name, value, copy->limit - 1);
+        (void)mf_fail(&job->error, MF_ERR_FORMAT, "%s: tensor %s has %s",
+                      table->files[copy->file].path, name, how);
 }
 
-/* To int32; false if one is no number of a table. */
+/* Whether the values of a row differ: an expert has room for each row of a chunk once. `seen` has a
+ * bit for each value, none set, before and after. */
+static bool check_row(load_job *job, const mf_copy *copy, const int32_t *row, uint64_t *seen)
+{
+    char how[96];
+    uint32_t n = 0;
+    for (; n < copy->row_values; n++) {
+        uint64_t *word = &seen[(uint32_t)row[n] / 64];
+        const uint64_t bit = (uint64_t)1 << (uint32_t)row[n] % 64;
+        if ((*word & bit) != 0)
+            break;
+        *word |= bit;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        seen[(uint32_t)row[i] / 64] = 0;
+    if (n == copy->row_values)
+        return true;
+    snprintf(how, sizeof how, "%d twice in a row; expected %u different numbers in each", row[n],
+             copy->row_values);
+    fail_table(job, copy, how);
+    return false;
+}
+
+/* Whole rows to int32; false if one is none of a table. */
 static bool convert_table(load_job *job, const mf_copy *copy, const unsigned char *from,
                           uint64_t n_bytes, int32_t *to)
 {
+    uint64_t seen[MF_TABLE_LIMIT / 64] = {0};
     const size_t width = (size_t)mf_copy_width(copy->convert);
     for (uint64_t i = 0; i < n_bytes / width; i++) {
         int64_t value;
@@ -129,12 +154,24 @@ static bool convert_table(load_job *job, const mf_copy *copy, const unsigned cha
             memcpy(&value, from + i * width, sizeof value);
         }
         if (value < 0 || value >= copy->limit) {
-            fail_table(job, copy, (long long)value);
+            char how[96];
+            snprintf(how, sizeof how, "%lld; expected 0 to %u", (long long)value, copy->limit - 1);
+            fail_table(job, copy, how);
             return false;
         }
         to[i] = (int32_t)value;
+        if ((i + 1) % copy->row_values == 0 &&
+            !check_row(job, copy, to + i + 1 - copy->row_values, seen))
+            return false;
     }
     return true;
+}
+
+/* So many bytes of a copy, or a little less, that tables are not cut within a row. */
+static uint64_t whole_rows(const mf_copy *copy, uint64_t n_bytes)
+{
+    const uint64_t row = (uint64_t)copy->row_values * mf_copy_width(copy->convert);
+    return copy->row_values == 0 ? n_bytes : n_bytes - n_bytes % row;
 }
 
 static void convert(const mf_copy *copy, const unsigned char *from, uint64_t n_bytes, float *to)
@@ -193,7 +230,8 @@ static void load_one(load_job *job, const load_run *run, load_blocks *blocks)
     const mf_copy *copy = run->copy;
     const uint64_t end = run->first + run->n_bytes;
     /* twice a piece is what it may become */
-    const uint64_t most = job->piece_bytes / (copy->convert == MF_TENSOR_U8 ? 2 : 1);
+    const uint64_t most =
+        whole_rows(copy, job->piece_bytes / (copy->convert == MF_TENSOR_U8 ? 2 : 1));
     if (copy->convert == MF_TENSOR_OTHER && job->host != NULL) {
         (void)read_fully(job, copy, run->first, run->n_bytes, job->host + copy->dest + run->first);
         return;
@@ -225,15 +263,16 @@ static mf_status make_runs(load_job *job, mf_error *error)
     const mf_binder *binder = job->binder;
     size_t n = 0;
     for (size_t i = 0; i < binder->n_copies; i++)
-        n += (size_t)((binder->copies[i].n_bytes + RUN_BYTES - 1) / RUN_BYTES);
+        n += (size_t)(binder->copies[i].n_bytes / whole_rows(&binder->copies[i], RUN_BYTES) + 1);
     job->runs = mf_alloc_array(&binder->allocator, n + 1, sizeof *job->runs);
     if (job->runs == NULL)
         return mf_fail_memory(error, n * sizeof *job->runs, "the list of weights to load");
     for (size_t i = 0; i < binder->n_copies; i++) {
         const mf_copy *copy = &binder->copies[i];
-        for (uint64_t at = 0; at < copy->n_bytes; at += RUN_BYTES) {
+        const uint64_t most = whole_rows(copy, RUN_BYTES);
+        for (uint64_t at = 0; at < copy->n_bytes; at += most) {
             const uint64_t left = copy->n_bytes - at;
-            job->runs[job->n_runs++] = (load_run){copy, at, left < RUN_BYTES ? left : RUN_BYTES};
+            job->runs[job->n_runs++] = (load_run){copy, at, left < most ? left : most};
         }
     }
     return MF_OK;

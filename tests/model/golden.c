@@ -118,6 +118,7 @@ const golden_case golden_cases[] = {
     {"llama4_lists_f16", "golden.bin", 0, 0, 0},
     {"llama4_turned_bf16", "golden.bin", 0, 0, 0},
     {"qwen3_vl_moe_turned_bf16", "golden.bin", 0, 0, 0},
+    {"qwen3_vl_moe_square_f16", "golden.bin", 0, 0, 0},
     {"kimi_linear_bf16", "golden.bin", 0, 0, 0},
     {"kimi_linear_groups_f32", "golden.bin", 0, 0, 0},
     {"kimi_linear_f16", "golden.bin", 0, 0, 0},

@@ -74,6 +74,7 @@ static const refusal refusals[] = {
          "hidden_size", "twice"),
     /* numbers out of range, on both sides */
     TYPE("hf_bf16", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 1.5", "rms_norm_eps", "to 1"),
+    TYPE("hf_bf16", "\"rms_norm_eps\"", "\"norm_eps\"", "rms_norm_eps", "is missing"),
     TYPE("hf_bf16", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": -1e-9", "rms_norm_eps", "from 0"),
     TYPE("hf_bf16", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 1.25",
          "rope_parameters.partial_rotary_factor", "to 1"),
@@ -99,6 +100,8 @@ static const refusal refusals[] = {
     TYPE("qwen3_moe_dense_layers_f32", "\"mlp_only_layers\": [\n  2", "\"mlp_only_layers\": [\n  4",
          "mlp_only_layers[0]", "no layer"),
     TYPE("glm4_moe_groups_f16", "\"topk_group\": 2", "\"topk_group\": 0", "topk_group", "from 1"),
+    TYPE("glm4_moe_groups_f16", "\"topk_group\"", "\"topk_of_none\"", "topk_group", "is missing"),
+    TYPE("v3_bf16", "\"topk_group\"", "\"topk_of_none\"", "topk_group", "is missing"),
     TYPE("glm4_moe_groups_f16", "\"n_group\": 4", "\"n_group\": 5", "n_group", "do not fit"),
     TYPE("qwen2_window_f16", "\"sliding_window\": 9",
          "\"sliding_window\": null, \"layer_types\": [\"sliding_attention\", \"full_attention\", "
@@ -171,6 +174,8 @@ static const refusal refusals[] = {
          "from 1 to"),
     UNSUPPORTED("ernie4_5_moe_bf16", "\"use_bias\": false", "\"use_bias\": true", "use_bias",
                 "true"),
+    UNSUPPORTED("ernie4_5_moe_bf16", "\"use_bias\": false",
+                "\"moe_norm_min\": 0.5, \"use_bias\": false", "moe_norm_min", "is 0.5"),
     UNSUPPORTED("ernie4_5_moe_bf16", "\"moe_layer_start_index\": 1", "\"moe_layer_start_index\": 3",
                 "moe_layer_start_index", "no layer"),
     UNSUPPORTED(

@@ -204,25 +204,24 @@ static size_t stored_at(const char *path, const char *tensor)
     return at;
 }
 
-/* A token that names an expert that is none. */
-static void check_table(const char *of, const char *file, const char *name)
+/* A token whose first expert is given as `number`. */
+static void check_table(const char *of, const char *file, const char *name, uint16_t number,
+                        const char *how)
 {
     const golden_case *c = golden_case_find(of);
     const char *dir = scratch_copy(c->name);
-    const uint16_t first_wrong = 6;
     char expected[160];
     size_t n_bytes;
     unsigned char *data = read_file(scratch_path(file), &n_bytes);
-    memcpy(data + stored_at(dir, name), &first_wrong, sizeof first_wrong);
+    memcpy(data + stored_at(dir, name), &number, sizeof number);
     scratch_write(file, data, n_bytes);
     free(data);
     mf_engine_options options = golden_options(c);
     mf_engine *engine = NULL;
     mf_error error = {0};
     CHECK_STATUS(mf_engine_open(dir, &options, &engine, &error), MF_ERR_FORMAT);
-    snprintf(expected, sizeof expected, "%s: tensor %s has 6", file, name);
+    snprintf(expected, sizeof expected, "%s: tensor %s has %s", file, name, how);
     CHECK_CONTAINS(error.message, expected);
-    CHECK_CONTAINS(error.message, "expected 0 to 5");
     scratch_remove();
 }
 
@@ -244,7 +243,11 @@ int main(void)
                    "the final norm or the output head");
     check_poisoned("deepseek_v4_fp8", "model.safetensors", "layers.1.attn_norm.weight",
                    NOT_A_NUMBER, "comes out of layer 1");
-    check_table("deepseek_v4_fp8", "model.safetensors", "layers.0.ffn.gate.tid2eid");
-    check_table("gguf_deepseek_v4_q8_0", "model.gguf", "blk.1.ffn_gate_tid2eid.weight");
+    check_table("deepseek_v4_fp8", "model.safetensors", "layers.0.ffn.gate.tid2eid", 6,
+                "6; expected 0 to 5");
+    check_table("gguf_deepseek_v4_q8_0", "model.gguf", "blk.1.ffn_gate_tid2eid.weight", 6,
+                "6; expected 0 to 5");
+    check_table("deepseek_v4_fp8", "model.safetensors", "layers.0.ffn.gate.tid2eid", 0,
+                "0 twice in a row; expected 2 different numbers in each");
     return test_result();
 }

@@ -37,7 +37,9 @@ mf_status mf_configure_common(const mf_source *s, mf_hparams *h, mf_error *error
     MF_TRY(mf_hparam_u32(s, "vocab_size", (mf_range){1, 1 << 24}, &h->n_vocab, error));
     MF_TRY(mf_hparam_u32_or(s, "max_position_embeddings", 262144, (mf_range){1, MAX_CONTEXT},
                             &h->n_context, error));
-    MF_TRY(mf_hparam_double_or(s, "rms_norm_eps", 1e-6, (mf_range){0, 1}, &eps, error));
+    MF_TRY(mf_hparam_double_or(s, "rms_norm_eps", -1.0, (mf_range){0, 1}, &eps, error));
+    if (eps < 0) /* some families' code has 1e-5 for it, some 1e-6 */
+        return mf_hparam_fail(s, "rms_norm_eps", MF_ERR_FORMAT, error, "is missing");
     MF_TRY(mf_hparam_bool_or(s, "tie_word_embeddings", false, &h->tie_embeddings, error));
     h->rms_eps = (float)eps;
     return mf_require_string(s, "hidden_act", "silu", error);
@@ -176,6 +178,17 @@ static mf_status refuse_factors(const mf_source *s, const char *type, mf_error *
                                 "is %.64s; with factors of each pair (%s) only default is "
                                 "supported",
                                 type, v.field);
+}
+
+mf_status mf_configure_kept_groups(const mf_source *s, mf_router *r, mf_error *error)
+{
+    static const char name[] = "topk_group";
+    const uint32_t all = r->n_groups == 1 ? 1 : 0;
+    MF_TRY(mf_hparam_u32_or(s, name, all, (mf_range){1, r->n_groups}, &r->k_groups, error));
+    return r->k_groups != 0
+               ? MF_OK
+               : mf_hparam_fail(s, name, MF_ERR_FORMAT, error,
+                                "is missing: of %u groups (n_group) some are kept", r->n_groups);
 }
 
 mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_error *error)

@@ -12,6 +12,9 @@ mf_status mf_configure_common(const mf_source *source, mf_hparams *h, mf_error *
 /* rope.theta and, where rope.type says so, YaRN or Llama 3's scaling; head_dim and n_context are
  * known. Nothing is refused but types other than default, yarn and llama3. */
 mf_status mf_configure_rope(const mf_source *source, double theta, mf_hparams *h, mf_error *error);
+/* topk_group, of r->n_groups groups of experts: without a default where they are several, since
+ * publishers' codes have different ones. */
+mf_status mf_configure_kept_groups(const mf_source *source, mf_router *r, mf_error *error);
 /* YaRN's attention temperature for a factor and a multiplier. */
 double mf_yarn_mscale(double factor, double m);
 

@@ -124,8 +124,7 @@ static mf_status configure_groups(const mf_source *s, mf_router *r, uint32_t n_e
                                   mf_error *error)
 {
     MF_TRY(mf_hparam_u32_or(s, "n_group", 1, (mf_range){1, MF_MAX_GROUPS}, &r->n_groups, error));
-    MF_TRY(mf_hparam_u32_or(s, "topk_group", r->n_groups, (mf_range){1, r->n_groups}, &r->k_groups,
-                            error));
+    MF_TRY(mf_configure_kept_groups(s, r, error));
     if (n_experts % r->n_groups != 0)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: field n_group %u does not divide n_routed_experts %u", s->hparam_path,

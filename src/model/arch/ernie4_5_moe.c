@@ -26,6 +26,18 @@ static mf_status configure_layers(const mf_source *s, mf_hparams *h, mf_error *e
     return mf_grouped_number_layers(s, h, "moe_layer_start_index", error);
 }
 
+/* The sum that the chosen scores are divided by is at least moe_norm_min: what is published keeps
+ * it from being 0, and more would change answers. */
+static mf_status check_least_sum(const mf_source *s, mf_error *error)
+{
+    static const char name[] = "moe_norm_min";
+    double least;
+    MF_TRY(mf_hparam_double_or(s, name, 1e-12, (mf_range){0, 1e6}, &least, error));
+    return least <= 1e-9 ? MF_OK
+                         : mf_hparam_fail(s, name, MF_ERR_UNSUPPORTED, error,
+                                          "is %g; supported is at most 1e-09", least);
+}
+
 static mf_status configure(const mf_source *s, mf_hparams *out, mf_error *error)
 {
     const mf_grouped_names names = {"moe_num_experts", "moe_intermediate_size", "moe_k"};
@@ -39,6 +51,7 @@ static mf_status configure(const mf_source *s, mf_hparams *out, mf_error *error)
     h.has_o_bias = h.has_qkv_bias;
     MF_TRY(mf_grouped_experts(s, &names, &h, error));
     h.router.has_bias = h.router.normalise = true;
+    MF_TRY(check_least_sum(s, error));
     MF_TRY(configure_layers(s, &h, error));
     if (h.has_qkv_bias)
         return mf_hparam_fail(s, "use_bias", MF_ERR_UNSUPPORTED, error,

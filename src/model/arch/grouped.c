@@ -135,8 +135,7 @@ mf_status mf_grouped_groups(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     mf_router *r = &h->router;
     MF_TRY(mf_hparam_u32_or(s, "n_group", 1, (mf_range){1, MF_MAX_GROUPS}, &r->n_groups, error));
-    MF_TRY(mf_hparam_u32_or(s, "topk_group", r->n_groups, (mf_range){1, r->n_groups}, &r->k_groups,
-                            error));
+    MF_TRY(mf_configure_kept_groups(s, r, error));
     const uint32_t n_each = h->n_experts / r->n_groups;
     if (h->n_experts % r->n_groups != 0 || r->k_groups * n_each < h->n_experts_per_token)
         return mf_fail(error, MF_ERR_FORMAT,
