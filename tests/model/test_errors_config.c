@@ -135,7 +135,7 @@ static const refusal refusals[] = {
     UNSUPPORTED("kimi_linear_f16", "\"mla_use_nope\": true", "\"mla_use_nope\": false",
                 "mla_use_nope", "only true"),
     TYPE("kimi_linear_f16", "\"num_expert_group\": 1", "\"num_expert_group\": 4",
-         "num_expert_group", "does not fit"),
+         "num_expert_group", "do not fit"),
     UNSUPPORTED("deepseek_v4_bf16", "\"scoring_func\": \"sqrtsoftplus\"",
                 "\"scoring_func\": \"softmax\"", "scoring_func", "sqrtsoftplus and sigmoid"),
     UNSUPPORTED("deepseek_v4_bf16", "\"compressed_sparse_attention\": 4",

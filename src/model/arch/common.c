@@ -197,6 +197,25 @@ mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_
                           "is %.64s; supported are default, yarn and llama3", type);
 }
 
+/* A token's experts must find room in the groups that are kept: the router chooses among no others.
+ */
+mf_status mf_configure_groups(const mf_source *s, const char *name, uint32_t k_usual, mf_hparams *h,
+                              mf_error *error)
+{
+    mf_router *r = &h->router;
+    MF_TRY(mf_hparam_u32_or(s, name, 1, (mf_range){1, MF_MAX_GROUPS}, &r->n_groups, error));
+    MF_TRY(mf_hparam_u32_or(s, "topk_group", k_usual != 0 ? k_usual : r->n_groups,
+                            (mf_range){1, r->n_groups}, &r->k_groups, error));
+    const uint32_t n_each = h->n_experts / r->n_groups;
+    if (h->n_experts % r->n_groups != 0 || r->k_groups * n_each < h->n_experts_per_token)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: fields %s %u and topk_group %u do not fit %u experts, of which %u are "
+                       "taken",
+                       s->hparam_path, name, r->n_groups, r->k_groups, h->n_experts,
+                       h->n_experts_per_token);
+    return MF_OK;
+}
+
 mf_status mf_bind_layer_matrix(mf_binder *b, mf_tensor_id id, uint32_t n_rows, uint32_t n_cols,
                                mf_weight *out, mf_error *error)
 {

@@ -12,6 +12,10 @@ mf_status mf_configure_common(const mf_source *source, mf_hparams *h, mf_error *
 /* rope.theta and, where rope.type says so, YaRN or Llama 3's scaling; head_dim and n_context are
  * known. Nothing is refused but types other than default, yarn and llama3. */
 mf_status mf_configure_rope(const mf_source *source, double theta, mf_hparams *h, mf_error *error);
+/* The router's groups of experts (the field `name`, absent: one) and how many of them are kept
+ * (topk_group, absent: k_usual, 0 all); the experts and their number a token are known. */
+mf_status mf_configure_groups(const mf_source *source, const char *name, uint32_t k_usual,
+                              mf_hparams *h, mf_error *error);
 /* YaRN's attention temperature for a factor and a multiplier. */
 double mf_yarn_mscale(double factor, double m);
 

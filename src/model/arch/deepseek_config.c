@@ -120,19 +120,6 @@ static mf_status unsupported(const mf_source *s, const char *field, const char *
                           value, supported);
 }
 
-static mf_status configure_groups(const mf_source *s, mf_router *r, uint32_t n_experts,
-                                  mf_error *error)
-{
-    MF_TRY(mf_hparam_u32_or(s, "n_group", 1, (mf_range){1, MF_MAX_GROUPS}, &r->n_groups, error));
-    MF_TRY(mf_hparam_u32_or(s, "topk_group", r->n_groups, (mf_range){1, r->n_groups}, &r->k_groups,
-                            error));
-    if (n_experts % r->n_groups != 0)
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: field n_group %u does not divide n_routed_experts %u", s->hparam_path,
-                       r->n_groups, n_experts);
-    return MF_OK;
-}
-
 /* V2: softmax scores, unbiased and not renormalised. The published codes disagree on what
  * norm_topk_prob would do, and no checkpoint sets it. */
 static mf_status configure_greedy(const mf_source *s, mf_hparams *h, mf_error *error)
@@ -149,7 +136,7 @@ static mf_status configure_greedy(const mf_source *s, mf_hparams *h, mf_error *e
     MF_TRY(mf_require_false(s, "norm_topk_prob", error));
     h->router = (mf_router){.n_groups = 1, .k_groups = 1};
     if (method != NULL && strcmp(method, "group_limited_greedy") == 0)
-        return configure_groups(s, &h->router, h->n_experts, error);
+        return mf_configure_groups(s, "n_group", 0, h, error);
     return MF_OK;
 }
 
@@ -166,7 +153,7 @@ static mf_status configure_noaux(const mf_source *s, mf_hparams *h, mf_error *er
         return unsupported(s, "scoring_func", scores, "sigmoid", error);
     h->router = (mf_router){.is_sigmoid = true, .has_bias = true, .eps = 1e-20f};
     MF_TRY(mf_hparam_bool_or(s, "norm_topk_prob", true, &h->router.normalise, error));
-    return configure_groups(s, &h->router, h->n_experts, error);
+    return mf_configure_groups(s, "n_group", 0, h, error);
 }
 
 /* Whether a layer uses another's choice: GLM's later ones. */

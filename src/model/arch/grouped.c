@@ -131,22 +131,6 @@ mf_status mf_grouped_experts(const mf_source *s, const mf_grouped_names *names, 
     return MF_OK;
 }
 
-mf_status mf_grouped_groups(const mf_source *s, mf_hparams *h, mf_error *error)
-{
-    mf_router *r = &h->router;
-    MF_TRY(mf_hparam_u32_or(s, "n_group", 1, (mf_range){1, MF_MAX_GROUPS}, &r->n_groups, error));
-    MF_TRY(mf_hparam_u32_or(s, "topk_group", r->n_groups, (mf_range){1, r->n_groups}, &r->k_groups,
-                            error));
-    const uint32_t n_each = h->n_experts / r->n_groups;
-    if (h->n_experts % r->n_groups != 0 || r->k_groups * n_each < h->n_experts_per_token)
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: fields n_group %u and topk_group %u do not fit %u experts, of which %u "
-                       "are taken",
-                       s->hparam_path, r->n_groups, r->k_groups, h->n_experts,
-                       h->n_experts_per_token);
-    return MF_OK;
-}
-
 /* null is no window; a field that is left out has a meaning of each family's own. */
 static mf_status read_window(const mf_source *s, uint32_t fallback, uint32_t *out, mf_error *error)
 {

@@ -91,7 +91,6 @@ static mf_status configure_latent(const mf_source *s, mf_hparams *h, mf_error *e
 
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
-    const mf_range groups = {1, MF_MAX_GROUPS};
     uint32_t n_shared;
     double scale;
     MF_TRY(mf_hparam_u32(s, "num_experts", (mf_range){1, 65535}, &h->n_experts, error));
@@ -106,14 +105,7 @@ static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *
     mf_router *r = &h->router;
     *r = (mf_router){.is_sigmoid = true, .has_bias = true, .eps = 1e-20f, .scale = (float)scale};
     MF_TRY(mf_hparam_bool_or(s, "moe_renormalize", true, &r->normalise, error));
-    MF_TRY(mf_hparam_u32_or(s, "num_expert_group", 1, groups, &r->n_groups, error));
-    MF_TRY(mf_hparam_u32_or(s, "topk_group", 1, (mf_range){1, r->n_groups}, &r->k_groups, error));
-    if (h->n_experts % r->n_groups != 0 ||
-        h->n_experts / r->n_groups * r->k_groups < h->n_experts_per_token)
-        return mf_hparam_fail(s, "num_expert_group", MF_ERR_FORMAT, error,
-                              "%u, of which %u are kept, does not fit %u experts, of which %u are "
-                              "taken",
-                              r->n_groups, r->k_groups, h->n_experts, h->n_experts_per_token);
+    MF_TRY(mf_configure_groups(s, "num_expert_group", 1, h, error));
     h->shared_hidden = n_shared * h->expert_hidden;
     return mf_deepseek_layers(s, 1, h, error);
 }
