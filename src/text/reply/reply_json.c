@@ -2,6 +2,7 @@
 /* JSON byte by byte, and strings in and out of quotes. */
 #include "text/reply/reply_json.h"
 
+#include "base/digits.h"
 #include "text/utf8.h"
 
 #include <stdio.h>
@@ -230,13 +231,6 @@ static mf_json_result escape_byte(mf_json_scan *s, unsigned char c, mf_buffer *o
     return result != MF_JSON_MORE ? result : put_char(out, c);
 }
 
-static int hex_digit(unsigned char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c == 0 ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
-    return at == NULL ? -1 : (int)(at - digits);
-}
-
 /* All four digits have been read. */
 static mf_json_result put_whole_unit(mf_json_scan *s, mf_buffer *out)
 {
@@ -259,10 +253,9 @@ static mf_json_result put_whole_unit(mf_json_scan *s, mf_buffer *out)
 
 static mf_json_result unicode_byte(mf_json_scan *s, unsigned char c, mf_buffer *out)
 {
-    int digit = hex_digit(c);
-    if (digit < 0)
+    if (!mf_is_hex((char)c))
         return MF_JSON_BAD;
-    s->unit = s->unit * 16 + (unsigned)digit;
+    s->unit = s->unit * 16 + (unsigned)mf_digit_of((char)c);
     return ++s->phase == 4 ? put_whole_unit(s, out) : MF_JSON_MORE;
 }
 
@@ -330,7 +323,7 @@ static unsigned read_unit(const char *digits)
 {
     unsigned unit = 0;
     for (int i = 0; i < 4; i++)
-        unit = unit * 16 + (unsigned)hex_digit((unsigned char)digits[i]);
+        unit = unit * 16 + (unsigned)mf_digit_of(digits[i]);
     return unit;
 }
 

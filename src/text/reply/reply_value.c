@@ -2,6 +2,7 @@
 /* Literals of Python, and untyped text. */
 #include "text/reply/reply_value.h"
 
+#include "base/digits.h"
 #include "text/reply/reply_json.h"
 #include "text/reply/reply_tools.h"
 #include "text/utf8.h"
@@ -57,13 +58,9 @@ static bool read_hex(python *p, size_t n, uint32_t *out)
         return false;
     for (size_t i = 0; i < n; i++) {
         const char c = p->text[p->at + i];
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
-        if (digit < 0)
+        if (!mf_is_hex(c))
             return false;
-        value = value * 16 + (uint32_t)digit;
+        value = value * 16 + (uint32_t)mf_digit_of(c);
     }
     p->at += n;
     *out = value;
