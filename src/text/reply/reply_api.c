@@ -78,7 +78,7 @@ static void read_prompt(mf_reply_scan *s, const mf_reply_options *o)
     found = result == NULL ? NULL : find_last(text, (size_t)(end - text), result);
     if (found != NULL)
         text = found + strlen(result); /* the answer goes on behind the result of its call */
-    while (text < end && mf_reply_is_blank((unsigned char)*text))
+    while (text < end && mf_reply_is_blank(*text))
         text++; /* the opening's own, and nothing that the model said */
     mf_reply_scan_push(s, text, (size_t)(end - text));
     while (s->status == MF_OK && s->events.n_taken < s->events.n_visible)

@@ -8,11 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_blank(unsigned char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 static mf_json_result put(mf_buffer *out, const char *bytes, size_t n)
 {
     return mf_buffer_append(out, bytes, n, "a tool call", NULL) == MF_OK ? MF_JSON_MORE
@@ -102,7 +97,7 @@ static mf_json_result begin_key(mf_json_scan *s, unsigned char c, mf_buffer *out
 
 static mf_json_result structure_byte(mf_json_scan *s, unsigned char c, mf_buffer *out)
 {
-    if (is_blank(c))
+    if (mf_reply_is_blank(c))
         return s->depth == 0 ? MF_JSON_MORE : put_byte(out, c);
     switch (s->state) {
     case MF_JSON_ITEM_OR_END:
@@ -309,7 +304,7 @@ bool mf_json_scan_is_whole(const mf_json_scan *s)
 mf_json_result mf_json_scan_text(const char *text, size_t n_bytes, mf_buffer *out)
 {
     mf_json_scan scan = {0};
-    while (n_bytes > 0 && is_blank((unsigned char)text[n_bytes - 1]))
+    while (n_bytes > 0 && mf_reply_is_blank(text[n_bytes - 1]))
         n_bytes--;
     for (size_t i = 0; i < n_bytes; i++) {
         mf_json_result result = mf_json_scan_byte(&scan, (unsigned char)text[i], out);

@@ -18,11 +18,6 @@ typedef struct python {
     mf_value_result result; /* the first failure */
 } python;
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 static bool fail(python *p, mf_value_result result)
 {
     if (p->result == MF_VALUE_OK)
@@ -43,7 +38,7 @@ static bool put_quoted(python *p, const char *bytes, size_t n)
 
 static int peek(python *p)
 {
-    while (p->at < p->n_bytes && is_blank(p->text[p->at]))
+    while (p->at < p->n_bytes && mf_reply_is_blank(p->text[p->at]))
         p->at++;
     return p->at == p->n_bytes ? -1 : (unsigned char)p->text[p->at];
 }
@@ -110,7 +105,7 @@ bool mf_reply_ends_string(char next)
 static bool is_last_quote(const python *p)
 {
     size_t at = p->at + 1;
-    while (at < p->n_bytes && is_blank(p->text[at]))
+    while (at < p->n_bytes && mf_reply_is_blank(p->text[at]))
         at++;
     return at == p->n_bytes || mf_reply_ends_string(p->text[at]);
 }
@@ -244,7 +239,7 @@ mf_value_result mf_reply_typed_value(const char *text, size_t n_bytes, unsigned 
 {
     const size_t before = out->n_bytes;
     size_t start = 0;
-    while (start < n_bytes && is_blank(text[start]))
+    while (start < n_bytes && mf_reply_is_blank(text[start]))
         start++;
     /* JSON and Python differ in words and quotes: JSON is asked first */
     for (int i = 0; i < 2 && start < n_bytes && types != MF_TYPE_STRING; i++) {
