@@ -2,6 +2,7 @@
 /* Reading a model of the aligned form back, against its checksums. */
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/sized.h"
 #include "convert/convert.h"
 
@@ -47,7 +48,7 @@ static mf_status check_run(verification *v, int fd, const char *path, uint64_t a
     for (uint64_t done = 0; done < n_bytes;) {
         const uint64_t left = n_bytes - done;
         const size_t n = left < ROOM_BYTES ? (size_t)left : ROOM_BYTES;
-        MF_TRY(mf_convert_read(fd, path, v->room, n, at + done, error));
+        MF_TRY(mf_read_at(fd, path, v->room, n, at + done, "", error));
         mf_checksum_add(&c, v->room, n);
         MF_TRY(report(v, n, error));
         done += n;
