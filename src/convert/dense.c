@@ -69,9 +69,8 @@ static mf_status read_piece(const dense_copy *d, uint32_t i, mf_error *error)
     const mf_tensor *t = &d->c->watch.tensors[p->tensor].tensor;
     const int fd = d->c->source_fds[t->file];
     mf_convert_foresee(fd, t->offset + p->first, p->n_bytes); /* all of it at once */
-    return mf_read_at(fd, d->c->source.source->table.files[t->file].path,
-                      d->next.room + i * PIECE_BYTES, (size_t)p->n_bytes, t->offset + p->first, "",
-                      error);
+    return mf_read_at(fd, mf_source_path_of(d->c->source.source, t), d->next.room + i * PIECE_BYTES,
+                      (size_t)p->n_bytes, t->offset + p->first, "", error);
 }
 
 /* With zeros up to where the next tensor may begin. */

@@ -68,7 +68,7 @@ static mf_status open_file(const char *path, int *fd, mf_error *error)
 static mf_status check_tensor(verification *v, int fd, const mf_tensor *t, const char *expected,
                               mf_error *error)
 {
-    const char *path = v->model.source->table.files[t->file].path;
+    const char *path = mf_source_path_of(v->model.source, t);
     uint64_t sum = 0;
     char text[20];
     MF_TRY(check_run(v, fd, path, t->offset, t->n_bytes, &sum, error));

@@ -30,7 +30,7 @@ void mf_binder_free(mf_binder *binder)
 
 static const char *path_of(const mf_binder *binder, const mf_tensor *tensor)
 {
-    return binder->source->table.files[tensor->file].path;
+    return mf_source_path_of(binder->source, tensor);
 }
 
 mf_status mf_bind_wrong_shape(const mf_binder *binder, const mf_tensor *t, const char *expected,

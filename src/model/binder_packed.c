@@ -76,7 +76,7 @@ mf_status mf_bind_packed(mf_binder *binder, mf_matrix_shape s, const mf_stored *
 {
     if (stored->data->packing == MF_PACKING_BLOCKS)
         return bind_blocks(binder, s, stored, out, error);
-    const char *path = binder->source->table.files[stored->data->file].path;
+    const char *path = mf_source_path_of(binder->source, stored->data);
     const char *name = stored->data->name;
     mf_repack r = {.packing = stored->data->packing, .has_zeros = stored->zeros != NULL};
     r.shape = (mf_weight_shape){.n_rows = s.n_rows, .n_cols = s.n_cols};
@@ -125,7 +125,7 @@ mf_status mf_bind_place_packed(mf_binder *binder, const mf_stored_matrix *m,
     if (m->repack.packing == MF_PACKING_BLOCKS && m->repack.n_groups == 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: tensor %s: %s of several matrices in one tensor is not supported",
-                       binder->source->table.files[m->packed[0]->file].path, m->packed[0]->name,
+                       mf_source_path_of(binder->source, m->packed[0]), m->packed[0]->name,
                        mf_packing_name(m->repack.packing));
     mf_making k = {.repack = m->repack, .first_run = binder->n_rows, .n_runs = rows->n_runs};
     MF_TRY(keep_rows(binder, rows, error));
@@ -191,7 +191,7 @@ static mf_status check_alike(const mf_binder *binder, const mf_repack *first,
         return MF_OK;
     return mf_fail(error, MF_ERR_UNSUPPORTED,
                    "%s: tensor %s: experts of a layer must be all quantised alike",
-                   binder->source->table.files[m->packed[0]->file].path, m->packed[0]->name);
+                   mf_source_path_of(binder->source, m->packed[0]), m->packed[0]->name);
 }
 
 mf_status mf_bind_packed_expert(mf_binder *binder, const mf_hparams *h, mf_expert_id id,
