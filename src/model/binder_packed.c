@@ -6,14 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool float_type(mf_tensor_type type, mf_dtype *out)
-{
-    if (type != MF_TENSOR_F32 && type != MF_TENSOR_F16 && type != MF_TENSOR_BF16)
-        return false;
-    *out = type == MF_TENSOR_F32 ? MF_F32 : type == MF_TENSOR_F16 ? MF_F16 : MF_BF16;
-    return true;
-}
-
 /* Bits and groups, as the shapes of values and scales say: shapes that say nothing give 0. */
 static void measure(const mf_stored *s, mf_repack *r)
 {
@@ -85,7 +77,7 @@ mf_status mf_bind_packed(mf_binder *binder, mf_matrix_shape s, const mf_stored *
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: tensor %s: %s of several matrices in one tensor is not supported", path,
                        name, mf_packing_name(r.packing));
-    if (!float_type(stored->scales->type, &r.scale_type))
+    if (!mf_float_type_of(stored->scales->type, &r.scale_type))
         return mf_bind_wrong_shape(binder, stored->scales, "scales of F32, F16 or BF16", error);
     measure(stored, &r);
     if (!mf_repack_choose(&r))
