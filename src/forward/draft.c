@@ -274,12 +274,7 @@ mf_status mf_forward_draft(mf_runner *r, const mf_draft_part *parts, uint32_t n_
     r->inputs = NULL;
     r->routed.is_on = r->ahead.is_on = false;
     mf_profile_begin(r->profile);
-    mf_status status = run(r, parts, n_parts, watch, error);
-    mf_backend *const both[] = {r->backend, r->experts};
-    for (int i = 0; i < (mf_experts_are_apart(r) ? 2 : 1); i++) {
-        mf_status ended = mf_finish(r, both[i], status == MF_OK ? error : NULL);
-        status = status == MF_OK ? ended : status;
-    }
+    const mf_status status = mf_finish_all(r, run(r, parts, n_parts, watch, error), error);
     mf_profile_end(r->profile, 0);
     r->tap = tap;
     r->foresight = foresight;

@@ -421,12 +421,7 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
     mf_profile_begin(r->profile);
     mf_status status = run(r, batch, error);
     mf_relay_end(r);
-    /* Also after a failure: nothing may still write to what the caller is about to give back. */
-    mf_backend *const both[] = {r->backend, r->experts};
-    for (int i = 0; i < (mf_experts_are_apart(r) ? 2 : 1); i++) {
-        mf_status ended = mf_finish(r, both[i], status == MF_OK ? error : NULL);
-        status = status == MF_OK ? ended : status;
-    }
+    status = mf_finish_all(r, status, error);
     const mf_status relayed = mf_relay_check(r, status == MF_OK ? error : NULL);
     status = status == MF_OK ? relayed : status;
     if (r->tap != NULL)
