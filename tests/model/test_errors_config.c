@@ -156,7 +156,7 @@ static const refusal refusals[] = {
     UNSUPPORTED("deepseek_v4_bf16", "\"rope_type\": \"yarn\"", "\"rope_type\": \"longrope\"",
                 "rope_scaling.rope_type", "default and yarn"),
     UNSUPPORTED("deepseek_v4_types_f32", "\"hash_moe\"", "\"dense\"", "mlp_layer_types[1]",
-                "hash_moe or moe"),
+                "hash_moe and moe"),
     UNSUPPORTED("deepseek_v4_types_f32", "\"sliding_attention\"", "\"full_attention\"",
                 "layer_types[2]", "sliding_attention"),
     UNSUPPORTED("llama4_lists_f16", "\"num_experts_per_tok\": 1", "\"num_experts_per_tok\": 2",

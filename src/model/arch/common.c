@@ -28,6 +28,33 @@ mf_status mf_require_false(const mf_source *source, const char *name, mf_error *
     return MF_OK;
 }
 
+mf_status mf_layer_word(const mf_source *s, const char *name, uint32_t n, uint32_t layer,
+                        const char *yes, const char *no, bool *is_yes, mf_error *error)
+{
+    const char *word = layer < n ? mf_hparam_element(s, name, layer) : NULL;
+    const bool is_it = word != NULL && strcmp(word, yes) == 0;
+    if (!is_it && (word == NULL || strcmp(word, no) != 0))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: field %s[%u] is %.64s; supported are %s and %s", s->hparam_path, name,
+                       layer,
+                       word != NULL ? word
+                       : layer < n  ? "not a string"
+                                    : "missing",
+                       yes, no);
+    *is_yes = is_it;
+    return MF_OK;
+}
+
+mf_status mf_layer_list(const mf_source *s, const char *name, const mf_hparams *h, uint32_t *n,
+                        mf_error *error)
+{
+    MF_TRY(mf_hparam_list(s, name, n, error));
+    if (*n != MF_HPARAM_WHOLE && *n != h->n_layers)
+        return mf_hparam_fail(s, name, MF_ERR_FORMAT, error,
+                              "is not an array of num_hidden_layers = %u entries", h->n_layers);
+    return MF_OK;
+}
+
 mf_status mf_configure_common(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     double eps;

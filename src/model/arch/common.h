@@ -24,6 +24,15 @@ mf_status mf_require_string(const mf_source *source, const char *name, const cha
                             mf_error *error);
 mf_status mf_require_false(const mf_source *source, const char *name, mf_error *error);
 
+/* A list `name` (n: its length by mf_hparam_list) that says of each layer one of two words:
+ * *is_yes, whether the layer's is `yes`. MF_ERR_UNSUPPORTED: it is neither, or is not there. */
+mf_status mf_layer_word(const mf_source *source, const char *name, uint32_t n, uint32_t layer,
+                        const char *yes, const char *no, bool *is_yes, mf_error *error);
+/* The length of a list of the layers, MF_HPARAM_WHOLE if absent; MF_ERR_FORMAT: another than
+ * theirs. */
+mf_status mf_layer_list(const mf_source *source, const char *name, const mf_hparams *h, uint32_t *n,
+                        mf_error *error);
+
 /* mf_bind_matrix of a layer's [n_rows, n_cols]. */
 mf_status mf_bind_layer_matrix(mf_binder *b, mf_tensor_id id, uint32_t n_rows, uint32_t n_cols,
                                mf_weight *out, mf_error *error);

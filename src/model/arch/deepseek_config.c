@@ -60,18 +60,16 @@ static mf_status take_layer_types(const mf_source *s, mf_hparams *h, mf_error *e
     s->ops->hparam(s, "first_k_dense_replace", MF_HPARAM_WHOLE, &first);
     MF_TRY(mf_hparam_list(s, "mlp_layer_types", &n_types, error));
     for (uint32_t i = 0; n_types != MF_HPARAM_WHOLE && i < h->n_layers; i++) {
-        const char *type = i < n_types ? mf_hparam_element(s, "mlp_layer_types", i) : NULL;
-        const bool is_dense = type != NULL && strcmp(type, "dense") == 0;
-        if (!is_dense && (type == NULL || strcmp(type, "sparse") != 0))
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field mlp_layer_types[%u] is %.64s; supported are dense and sparse",
-                           s->hparam_path, i, type == NULL ? "missing" : type);
+        bool is_dense;
+        MF_TRY(
+            mf_layer_word(s, "mlp_layer_types", n_types, i, "dense", "sparse", &is_dense, error));
         if (first.kind == MF_HPARAM_ABSENT)
             h->is_dense[i] = is_dense;
         else if (is_dense != h->is_dense[i])
             return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field mlp_layer_types[%u] is %.64s; first_k_dense_replace says %s",
-                           s->hparam_path, i, type, h->is_dense[i] ? "dense" : "sparse");
+                           "%s: field mlp_layer_types[%u] is %s; first_k_dense_replace says %s",
+                           s->hparam_path, i, is_dense ? "dense" : "sparse",
+                           h->is_dense[i] ? "dense" : "sparse");
     }
     return MF_OK;
 }

@@ -146,22 +146,12 @@ mf_status mf_grouped_windows(const mf_source *s, uint32_t fallback, mf_is_window
 {
     uint32_t window, n_types;
     MF_TRY(read_window(s, fallback, &window, error));
-    MF_TRY(mf_hparam_list(s, "layer_types", &n_types, error));
-    if (n_types != MF_HPARAM_WHOLE && n_types != h->n_layers)
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: field layer_types is not an array of num_hidden_layers = %u entries",
-                       s->hparam_path, h->n_layers);
+    MF_TRY(mf_layer_list(s, "layer_types", h, &n_types, error));
     for (uint32_t i = 0; i < h->n_layers; i++) {
         bool has_window = is_windowed != NULL && is_windowed(i, parameter);
-        if (n_types != MF_HPARAM_WHOLE) {
-            const char *type = mf_hparam_element(s, "layer_types", i);
-            has_window = type != NULL && strcmp(type, "sliding_attention") == 0;
-            if (!has_window && (type == NULL || strcmp(type, "full_attention") != 0))
-                return mf_fail(error, MF_ERR_UNSUPPORTED,
-                               "%s: field layer_types[%u] is %s; supported are full_attention and "
-                               "sliding_attention",
-                               s->hparam_path, i, type == NULL ? "not a string" : type);
-        }
+        if (n_types != MF_HPARAM_WHOLE)
+            MF_TRY(mf_layer_word(s, "layer_types", n_types, i, "sliding_attention",
+                                 "full_attention", &has_window, error));
         if (has_window && window == 0 && n_types != MF_HPARAM_WHOLE)
             return mf_hparam_fail(s, "sliding_window", MF_ERR_FORMAT, error,
                                   "is missing; layer_types has sliding_attention");

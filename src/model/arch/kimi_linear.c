@@ -33,13 +33,9 @@ static mf_status read_layers(const mf_source *s, const char *name, mf_layer_kind
 static mf_status take_types(const mf_source *s, uint32_t n_types, mf_hparams *h, mf_error *error)
 {
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        const char *type = i < n_types ? mf_hparam_element(s, "layer_types", i) : NULL;
-        const bool is_linear = type != NULL && strcmp(type, "linear_attention") == 0;
-        if (!is_linear && (type == NULL || strcmp(type, "full_attention") != 0))
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field layer_types[%u] is %.64s; supported are full_attention and "
-                           "linear_attention",
-                           s->hparam_path, i, type == NULL ? "missing" : type);
+        bool is_linear;
+        MF_TRY(mf_layer_word(s, "layer_types", n_types, i, "linear_attention", "full_attention",
+                             &is_linear, error));
         h->layer_kind[i] = is_linear ? MF_LAYER_KEYED : MF_LAYER_LATENT;
     }
     return MF_OK;
