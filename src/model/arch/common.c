@@ -224,6 +224,15 @@ mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_
                           "is %.64s; supported are default, yarn and llama3", type);
 }
 
+mf_status mf_configure_experts(const mf_source *s, const char *n_experts, const char *n_per_token,
+                               const char *hidden, mf_hparams *h, mf_error *error)
+{
+    MF_TRY(mf_hparam_u32(s, n_experts, (mf_range){1, 65535}, &h->n_experts, error));
+    MF_TRY(
+        mf_hparam_u32(s, n_per_token, (mf_range){1, h->n_experts}, &h->n_experts_per_token, error));
+    return mf_hparam_u32(s, hidden, (mf_range){1, MF_MAX_DIM}, &h->expert_hidden, error);
+}
+
 /* A token's experts must find room in the groups that are kept: the router chooses among no others.
  */
 mf_status mf_configure_groups(const mf_source *s, const char *name, uint32_t k_usual, mf_hparams *h,

@@ -12,6 +12,10 @@ mf_status mf_configure_common(const mf_source *source, mf_hparams *h, mf_error *
 /* rope.theta and, where rope.type says so, YaRN or Llama 3's scaling; head_dim and n_context are
  * known. Nothing is refused but types other than default, yarn and llama3. */
 mf_status mf_configure_rope(const mf_source *source, double theta, mf_hparams *h, mf_error *error);
+/* How many experts there are, are chosen by a token, and their inner size, by the fields' names. */
+mf_status mf_configure_experts(const mf_source *source, const char *n_experts,
+                               const char *n_per_token, const char *hidden, mf_hparams *h,
+                               mf_error *error);
 /* The router's groups of experts (the field `name`, absent: one) and how many of them are kept
  * (topk_group, absent: k_usual, 0 all); the experts and their number a token are known. */
 mf_status mf_configure_groups(const mf_source *source, const char *name, uint32_t k_usual,

@@ -101,11 +101,8 @@ mf_status mf_deepseek_layers(const mf_source *s, uint32_t n_dense_usual, mf_hpar
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     uint32_t n_shared;
-    MF_TRY(mf_hparam_u32(s, "n_routed_experts", (mf_range){1, 65535}, &h->n_experts, error));
-    MF_TRY(mf_hparam_u32(s, "num_experts_per_tok", (mf_range){1, h->n_experts},
-                         &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, "n_routed_experts", "num_experts_per_tok",
+                                "moe_intermediate_size", h, error));
     MF_TRY(mf_hparam_u32_or(s, "n_shared_experts", 0, (mf_range){0, 64}, &n_shared, error));
     h->shared_hidden = n_shared * h->expert_hidden; /* several are one wide MLP */
     return MF_OK;

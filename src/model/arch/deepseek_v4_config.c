@@ -258,11 +258,8 @@ static mf_status configure_router(const mf_source *s, mf_hparams *h, mf_error *e
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     double limit;
-    MF_TRY(mf_hparam_u32(s, "n_routed_experts", (mf_range){1, 65535}, &h->n_experts, error));
-    MF_TRY(mf_hparam_u32(s, "num_experts_per_tok", (mf_range){1, h->n_experts},
-                         &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, "n_routed_experts", "num_experts_per_tok",
+                                "moe_intermediate_size", h, error));
     MF_TRY(require_one(s, "n_shared_experts", error));
     MF_TRY(mf_hparam_double_or(s, "swiglu_limit", 10.0, (mf_range){1e-3, 1e30}, &limit, error));
     h->shared_hidden = h->expert_hidden;

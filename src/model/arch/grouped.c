@@ -9,7 +9,6 @@
 
 #define MAX_HEADS 4096u
 #define MAX_HEAD_DIM 1024u
-#define MAX_EXPERTS 65535u
 
 mf_status mf_grouped_heads(const mf_source *s, mf_hparams *h, mf_error *error)
 {
@@ -121,12 +120,8 @@ mf_status mf_grouped_first_dense(const mf_source *s, mf_hparams *h, mf_error *er
 mf_status mf_grouped_experts(const mf_source *s, const mf_grouped_names *names, mf_hparams *h,
                              mf_error *error)
 {
-    MF_TRY(mf_hparam_u32(s, names->n_experts, (mf_range){1, MAX_EXPERTS}, &h->n_experts, error));
     const char *per_token = names->n_per_token != NULL ? names->n_per_token : "num_experts_per_tok";
-    MF_TRY(
-        mf_hparam_u32(s, per_token, (mf_range){1, h->n_experts}, &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, names->expert_hidden, (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, names->n_experts, per_token, names->expert_hidden, h, error));
     h->router = (mf_router){.n_groups = 1, .k_groups = 1, .scale = 1.0f};
     return MF_OK;
 }

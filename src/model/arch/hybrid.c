@@ -66,11 +66,8 @@ static mf_status configure_linear(const mf_source *s, mf_hparams *h, mf_error *e
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     uint32_t step, n_dense;
-    MF_TRY(mf_hparam_u32(s, "num_experts", (mf_range){1, 65535}, &h->n_experts, error));
-    MF_TRY(mf_hparam_u32(s, "num_experts_per_tok", (mf_range){1, h->n_experts},
-                         &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, "num_experts", "num_experts_per_tok", "moe_intermediate_size", h,
+                                error));
     MF_TRY(mf_hparam_u32(s, "shared_expert_intermediate_size", (mf_range){1, MF_MAX_DIM},
                          &h->shared_hidden, error));
     h->shared_is_gated = true;

@@ -89,11 +89,8 @@ static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *
 {
     uint32_t n_shared;
     double scale;
-    MF_TRY(mf_hparam_u32(s, "num_experts", (mf_range){1, 65535}, &h->n_experts, error));
-    MF_TRY(mf_hparam_u32(s, "num_experts_per_token", (mf_range){1, h->n_experts},
-                         &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, "num_experts", "num_experts_per_token", "moe_intermediate_size",
+                                h, error));
     MF_TRY(mf_hparam_u32_or(s, "num_shared_experts", 1, (mf_range){0, 64}, &n_shared, error));
     MF_TRY(mf_require_string(s, "moe_router_activation_func", "sigmoid", error));
     MF_TRY(
