@@ -136,16 +136,11 @@ static void head(mf_runner *r, uint32_t n)
     const mf_plan *p = &r->plan;
     const mf_stage before = mf_profile_enter(r->profile, MF_STAGE_HEAD);
     const uint64_t row_bytes = (uint64_t)r->h.hidden_size * sizeof(float);
-    const mf_op copy = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n,
-        .u.copy_rows = {
-            .x = p->x, .out = p->last, .rows = r->row_list, .n_cols = r->h.hidden_size}};
     const bool is_made = r->h.n_streams != 0;
     if (is_made)
         mf_streams_last(r, n, &r->weights.head_streams);
     else if (n > 1)
-        mf_record(r, &copy);
+        mf_record_copy_rows(r, n, p->x, r->row_list, p->last, r->h.hidden_size);
     const mf_span from = is_made || n > 1 ? p->last : mf_span_at(p->x, r->row_list[0] * row_bytes);
     mf_record_rmsnorm(r, n, from, r->weights.final_norm, p->last);
     const mf_op op = {

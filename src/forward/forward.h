@@ -304,6 +304,16 @@ static inline void mf_record(mf_runner *r, const mf_op *op)
         mf_expert_store_poll(r->store);
 }
 
+/* out[i] = x[rows[i]], of n_cols each. */
+static inline void mf_record_copy_rows(mf_runner *r, uint32_t n_rows, mf_span x,
+                                       const uint32_t *rows, mf_span out, uint32_t n_cols)
+{
+    const mf_op op = {.kind = MF_OP_COPY_ROWS,
+                      .n_rows = n_rows,
+                      .u.copy_rows = {.x = x, .out = out, .rows = rows, .n_cols = n_cols}};
+    mf_record(r, &op);
+}
+
 /* Over rows of hidden_size. */
 static inline void mf_record_rmsnorm(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight,
                                      mf_span out)
