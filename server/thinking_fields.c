@@ -120,15 +120,22 @@ static bool is_switch(yyjson_val *key)
     return yyjson_equals_str(key, "enable_thinking") || yyjson_equals_str(key, "thinking");
 }
 
-/* The request's own variables have one of that name. */
-static bool has_variable(const mf_srv_conversation *c, const char *name)
+/* The variables so far, as an object; NULL: no memory for it. */
+static yyjson_doc *variables_of(const mf_srv_conversation *c)
 {
     mf_srv_bytes text = {0};
     mf_srv_printf(&text, "{%s}", c->variables.data ? c->variables.data : "");
     yyjson_doc *doc = text.has_failed ? NULL : yyjson_read(text.data, text.n_bytes, 0);
+    mf_srv_bytes_free(&text);
+    return doc;
+}
+
+/* The request's own variables have one of that name. */
+static bool has_variable(const mf_srv_conversation *c, const char *name)
+{
+    yyjson_doc *doc = variables_of(c);
     const bool has = yyjson_obj_get(yyjson_doc_get_root(doc), name) != NULL;
     yyjson_doc_free(doc);
-    mf_srv_bytes_free(&text);
     return has;
 }
 
@@ -147,14 +154,11 @@ static void keep_thoughts(mf_srv_conversation *c)
  * thoughts all the same: then they are kept without it (history.h). */
 static void find_keeping(mf_srv_conversation *c)
 {
-    mf_srv_bytes text = {0};
-    mf_srv_printf(&text, "{%s}", c->variables.data ? c->variables.data : "");
-    yyjson_doc *doc = text.has_failed ? NULL : yyjson_read(text.data, text.n_bytes, 0);
-    yyjson_val *variables_of = yyjson_doc_get_root(doc);
-    c->keeps_thoughts = yyjson_is_true(yyjson_obj_get(variables_of, "preserve_thinking")) ||
-                        yyjson_is_false(yyjson_obj_get(variables_of, "clear_thinking"));
+    yyjson_doc *doc = variables_of(c);
+    yyjson_val *all = yyjson_doc_get_root(doc);
+    c->keeps_thoughts = yyjson_is_true(yyjson_obj_get(all, "preserve_thinking")) ||
+                        yyjson_is_false(yyjson_obj_get(all, "clear_thinking"));
     yyjson_doc_free(doc);
-    mf_srv_bytes_free(&text);
 }
 
 static bool add_defaults(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_refusal *r)
