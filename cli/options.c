@@ -279,6 +279,14 @@ bool mf_cli_take_flag(const mf_cli_flag *flags, int option)
     return false;
 }
 
+int mf_cli_json_option(void *has_json, const mf_cli_parser *parser, int option)
+{
+    (void)parser;
+    (void)option;
+    *(bool *)has_json = true;
+    return MF_EXIT_OK;
+}
+
 int mf_cli_take_size(const mf_cli_parser *parser, const char *name, uint64_t *out)
 {
     if (mf_cli_parse_size(optarg, out) && *out > 0)

@@ -176,6 +176,8 @@ typedef struct mf_cli_flag {
 bool mf_cli_take_text(const mf_cli_text *texts, int option);
 bool mf_cli_take_flag(const mf_cli_flag *flags, int option);
 
+/* For a subcommand whose only option of its own is --json: args is the bool that it sets. */
+int mf_cli_json_option(void *has_json, const mf_cli_parser *parser, int option);
 /* A size above zero, of the option that is called `name`; an exit code. */
 int mf_cli_take_size(const mf_cli_parser *parser, const char *name, uint64_t *out);
 /* Says that option's value is bad; returns MF_EXIT_USAGE. */
