@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_text(mf_cli_json *json, const char *key, const mf_cli_buffer *text)
-{
-    mf_cli_json_key(json, key);
-    mf_cli_json_quote(json->out, text->data ? text->data : "", text->n_bytes);
-}
-
 static void print_usage(mf_cli_json *json, const mf_cli_generator *g, const mf_cli_answer *a,
                         size_t n_prompt)
 {
@@ -35,8 +29,7 @@ static mf_cli_json begin_token(const mf_cli_generator *g, FILE *out, const mf_lo
     const char *piece = mf_tokenizer_piece(g->tokenizer, one->token, &n_bytes);
     mf_cli_json json = mf_cli_json_begin(out);
     mf_cli_json_integer(&json, "id", (uint64_t)one->token);
-    mf_cli_json_key(&json, "token");
-    mf_cli_json_quote(out, piece ? piece : "", piece ? n_bytes : 0);
+    mf_cli_json_text(&json, "token", piece, n_bytes);
     mf_cli_json_number(&json, "logprob", (double)one->logprob);
     return json;
 }
@@ -73,13 +66,13 @@ void mf_cli_answer_json(const mf_cli_generator *g, const mf_cli_answer *a, size_
     const mf_cli_message *m = &a->message;
     const bool is_calling = a->stop == MF_STOP_END && m->n_calls > 0;
     mf_cli_json json = mf_cli_json_begin(stdout);
-    print_text(&json, "text", &m->content);
+    mf_cli_json_text(&json, "text", m->content.data, m->content.n_bytes);
     mf_cli_json_ids(&json, "tokens", (const int32_t *)(const void *)a->tokens.data,
                     a->tokens.n_bytes / sizeof(int32_t));
     mf_cli_json_string(&json, "finish_reason", is_calling ? "calls" : reasons[a->stop]);
     if (a->stopped_by)
         mf_cli_json_string(&json, "stop", a->stopped_by);
-    print_text(&json, "thoughts", &m->thoughts);
+    mf_cli_json_text(&json, "thoughts", m->thoughts.data, m->thoughts.n_bytes);
     mf_cli_json_key(&json, "calls");
     fputc('[', stdout);
     for (size_t i = 0; i < m->n_calls; i++) {

@@ -70,15 +70,6 @@ static void print_json(const mf_device_info *list, size_t n, const mf_error *no_
     mf_cli_json_end(&json);
 }
 
-/* The only option of its own. */
-static int json_option(void *has_json, const mf_cli_parser *parser, int option)
-{
-    (void)parser;
-    (void)option;
-    *(bool *)has_json = true;
-    return MF_EXIT_OK;
-}
-
 #define MOST 32
 
 int mf_cmd_devices(int argc, char **argv)
@@ -87,7 +78,7 @@ int mf_cmd_devices(int argc, char **argv)
     bool has_json = false;
     int exit_code = MF_EXIT_OK;
     mf_error no_gpu = {0};
-    if (!mf_cli_parse(&parser, json_option, &has_json, &exit_code))
+    if (!mf_cli_parse(&parser, mf_cli_json_option, &has_json, &exit_code))
         return exit_code;
     if (optind < argc)
         return mf_cli_usage_error("devices", "devices: unexpected argument '%s'", argv[optind]);

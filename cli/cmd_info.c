@@ -138,15 +138,6 @@ static void print_json(const char *path, const mf_model_info *info, mf_status te
     mf_cli_json_end(&json);
 }
 
-/* The only option of its own. */
-static int json_option(void *has_json, const mf_cli_parser *parser, int option)
-{
-    (void)parser;
-    (void)option;
-    *(bool *)has_json = true;
-    return MF_EXIT_OK;
-}
-
 int mf_cmd_info(int argc, char **argv)
 {
     mf_cli_engine_args engine;
@@ -155,7 +146,7 @@ int mf_cmd_info(int argc, char **argv)
                                   long_options, &engine};
     bool has_json = false;
     int exit_code = MF_EXIT_OK;
-    if (!mf_cli_parse(&parser, json_option, &has_json, &exit_code))
+    if (!mf_cli_parse(&parser, mf_cli_json_option, &has_json, &exit_code))
         return exit_code;
     mf_cli_model_path path;
     const char *model = mf_cli_positional_model(&parser, false, &path, &exit_code);

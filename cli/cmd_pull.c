@@ -79,25 +79,16 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     if (mf_cli_take_number(parser, numbers, sizeof numbers / sizeof *numbers, option, args,
                            &exit_code))
         return exit_code;
-    switch (option) {
-    case OPT_REVISION:
-        args->revision = optarg;
-        if (!mf_hub_is_revision(optarg))
-            return mf_cli_bad_value(parser, "revision", optarg, "a branch, a tag or a commit");
-        break;
-    case OPT_DRY_RUN:
-        args->is_dry = true;
-        break;
-    case OPT_JSON:
-        args->has_json = true;
-        break;
-    case OPT_CHECK:
-        args->checks = true;
-        break;
-    case OPT_FORCE:
-        args->is_forced = true;
-        break;
-    }
+    const mf_cli_flag flags[] = {{OPT_DRY_RUN, &args->is_dry},
+                                 {OPT_JSON, &args->has_json},
+                                 {OPT_CHECK, &args->checks},
+                                 {OPT_FORCE, &args->is_forced},
+                                 {0, NULL}};
+    if (mf_cli_take_flag(flags, option))
+        return exit_code;
+    args->revision = optarg;
+    if (!mf_hub_is_revision(optarg))
+        return mf_cli_bad_value(parser, "revision", optarg, "a branch, a tag or a commit");
     return exit_code;
 }
 

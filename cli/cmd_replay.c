@@ -130,14 +130,13 @@ static bool parse_rate(const char *text, double *out)
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
     replay_args *a = ctx;
-    static const char list_wanted[] = "a list of values with commas between";
     const struct {
-        const char *name, *expected;
+        const char *name;
         list *items;
-    } lists[] = {[0] = {"slots", list_wanted, &a->slots},
-                 [OPT_RAM - OPT_SLOTS] = {"ram", list_wanted, &a->ram},
-                 [OPT_POLICY - OPT_SLOTS] = {"policy", list_wanted, &a->policies},
-                 [OPT_PREDICT - OPT_SLOTS] = {"predict", list_wanted, &a->predicts}};
+    } lists[] = {[0] = {"slots", &a->slots},
+                 [OPT_RAM - OPT_SLOTS] = {"ram", &a->ram},
+                 [OPT_POLICY - OPT_SLOTS] = {"policy", &a->policies},
+                 [OPT_PREDICT - OPT_SLOTS] = {"predict", &a->predicts}};
     switch (option) {
     case OPT_DRIVE:
         return parse_rate(optarg, &a->drive)
@@ -165,7 +164,7 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         return parse_list(optarg, lists[option - OPT_SLOTS].items)
                    ? MF_EXIT_OK
                    : mf_cli_bad_value(parser, lists[option - OPT_SLOTS].name, optarg,
-                                      lists[option - OPT_SLOTS].expected);
+                                      "a list of values with commas between");
     }
 }
 

@@ -193,22 +193,17 @@ static bool take_stats(run_args *args, const char *text)
 static bool flag_option(run_args *args, int option)
 {
     mf_cli_generate_args *g = &args->generate;
-    const struct {
-        int option;
-        bool *flag;
-    } flags[] = {{OPT_RAW, &g->raw},
-                 {OPT_SHOW_PROMPT, &g->shows_prompt},
-                 {OPT_CONTINUE, &g->continues},
-                 {OPT_NO_HISTORY, &g->no_history},
-                 {OPT_NO_WRAP, &g->no_wrap},
-                 {OPT_IGNORE_EOS, &g->ignore_end},
-                 {OPT_JSON, &g->is_silent},
-                 {OPT_WHILE_PULLING, &args->pulling.is_wanted}};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (flags[i].option == option) {
-            *flags[i].flag = true;
-            return true;
-        }
+    const mf_cli_flag flags[] = {{OPT_RAW, &g->raw},
+                                 {OPT_SHOW_PROMPT, &g->shows_prompt},
+                                 {OPT_CONTINUE, &g->continues},
+                                 {OPT_NO_HISTORY, &g->no_history},
+                                 {OPT_NO_WRAP, &g->no_wrap},
+                                 {OPT_IGNORE_EOS, &g->ignore_end},
+                                 {OPT_JSON, &g->is_silent},
+                                 {OPT_WHILE_PULLING, &args->pulling.is_wanted},
+                                 {0, NULL}};
+    if (mf_cli_take_flag(flags, option))
+        return true;
     if (option == OPT_NO_THINK)
         g->thinking = MF_THINKING_OFF;
     return option == OPT_NO_THINK;
@@ -251,41 +246,28 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
     int exit_code = MF_EXIT_OK;
     if (mf_cli_take_sampling(parser, &g->sampling, option, &exit_code))
         return exit_code;
-    if (flag_option(args, option))
+    const mf_cli_text texts[] = {{'p', &args->prompt},
+                                 {'f', &args->file},
+                                 {OPT_SYSTEM, &g->system},
+                                 {OPT_JSON_SCHEMA, &g->json_schema},
+                                 {OPT_GRAMMAR, &g->grammar},
+                                 {OPT_MESSAGES, &args->messages},
+                                 {OPT_TOOLS, &args->tools},
+                                 {OPT_RESUME, &g->resume},
+                                 {OPT_TRACE, &g->trace},
+                                 {OPT_STATE_DIR, &g->state_dir},
+                                 {0, NULL}};
+    if (flag_option(args, option) || mf_cli_take_text(texts, option))
         return MF_EXIT_OK;
     if (answer_option(g, option, &name, &expected, &good))
         return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
     switch (option) {
-    case 'p':
-        args->prompt = optarg;
-        break;
-    case 'f':
-        args->file = optarg;
-        break;
     case 'n':
         name = "max-tokens";
         good = mf_cli_parse_u64(optarg, 0, UINT32_MAX, &g->n_max_tokens);
         break;
-    case OPT_SYSTEM:
-        g->system = optarg;
-        break;
-    case OPT_JSON_SCHEMA:
-        g->json_schema = optarg;
-        break;
-    case OPT_GRAMMAR:
-        g->grammar = optarg;
-        break;
-    case OPT_MESSAGES:
-        args->messages = optarg;
-        break;
-    case OPT_TOOLS:
-        args->tools = optarg;
-        break;
     case OPT_SET:
         return mf_cli_add_variable(parser, optarg, &args->variables);
-    case OPT_RESUME:
-        g->resume = optarg;
-        break;
     case OPT_STOP:
         return add_stop(g, parser);
     case OPT_COLOR:
@@ -296,16 +278,8 @@ static int own_option(void *ctx, const mf_cli_parser *parser, int option)
         name = "stats", expected = "layers, json or json:FILE";
         good = take_stats(args, optarg);
         break;
-    case OPT_TRACE:
-        g->trace = optarg;
-        break;
-    case OPT_STATE_DIR:
-        g->state_dir = optarg;
-        break;
     case OPT_STATE_DIR_SIZE:
-        name = "state-dir-size", expected = "a size above zero, like 512M or 3G";
-        good = mf_cli_parse_size(optarg, &g->state_dir_bytes) && g->state_dir_bytes > 0;
-        break;
+        return mf_cli_take_size(parser, "state-dir-size", &g->state_dir_bytes);
     }
     return good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
 }

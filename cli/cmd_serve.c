@@ -142,13 +142,6 @@ static int add_name(const mf_cli_parser *parser, const char *option, const char 
     return MF_EXIT_OK;
 }
 
-static int take_size(const mf_cli_parser *parser, const char *option, uint64_t *out)
-{
-    if (mf_cli_parse_size(optarg, out) && *out > 0)
-        return MF_EXIT_OK;
-    return mf_cli_bad_value(parser, option, optarg, "a size above zero, like 512M or 3G");
-}
-
 typedef struct serve_args {
     mf_srv_config config; /* first: numbers are set by their place in it */
     mf_cli_pulling pulling;
@@ -158,32 +151,26 @@ typedef struct serve_args {
 static int own_option(void *args, const mf_cli_parser *parser, int option)
 {
     mf_srv_config *c = &((serve_args *)args)->config;
+    const mf_cli_text texts[] = {{OPT_HOST, &c->host},
+                                 {OPT_UNIX, &c->socket_path},
+                                 {OPT_TLS_CERT, &c->certificate_file},
+                                 {OPT_TLS_KEY, &c->key_file},
+                                 {OPT_KEYS, &c->api_key_file},
+                                 {OPT_STATE_DIR, &c->state_dir},
+                                 {0, NULL}};
     int exit_code = MF_EXIT_OK;
+    if (mf_cli_take_text(texts, option))
+        return MF_EXIT_OK;
     if (mf_cli_take_number(parser, numbers, sizeof numbers / sizeof *numbers, option, c,
                            &exit_code))
         return exit_code;
     switch (option) {
-    case OPT_HOST:
-        c->host = optarg;
-        break;
-    case OPT_UNIX:
-        c->socket_path = optarg;
-        break;
-    case OPT_TLS_CERT:
-        c->certificate_file = optarg;
-        break;
-    case OPT_TLS_KEY:
-        c->key_file = optarg;
-        break;
-    case OPT_KEYS:
-        c->api_key_file = optarg;
-        break;
     case OPT_ALLOW_HOST:
         return add_name(parser, "allow-host", c->hosts, &c->n_hosts);
     case OPT_ORIGIN:
         return add_name(parser, "cors-origin", c->origins, &c->n_origins);
     case OPT_MAX_BODY:
-        return take_size(parser, "max-body", &c->max_body_bytes);
+        return mf_cli_take_size(parser, "max-body", &c->max_body_bytes);
     case OPT_NAME:
         c->name = optarg;
         return *optarg ? exit_code : mf_cli_bad_value(parser, "name", optarg, "a name");
@@ -192,11 +179,8 @@ static int own_option(void *args, const mf_cli_parser *parser, int option)
     case OPT_NO_THINK:
         c->thinking = MF_THINKING_OFF;
         break;
-    case OPT_STATE_DIR:
-        c->state_dir = optarg;
-        break;
     case OPT_STATE_DIR_SIZE:
-        return take_size(parser, "state-dir-size", &c->state_dir_bytes);
+        return mf_cli_take_size(parser, "state-dir-size", &c->state_dir_bytes);
     case OPT_WHILE_PULLING:
         ((serve_args *)args)->pulling.is_wanted = true;
         break;

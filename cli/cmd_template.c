@@ -55,25 +55,15 @@ typedef struct template_args {
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
     template_args *args = ctx;
-    switch (option) {
-    case OPT_MESSAGES:
-        args->messages = optarg;
-        break;
-    case OPT_TOOLS:
-        args->tools = optarg;
-        break;
-    case OPT_DOCUMENTS:
-        args->documents = optarg;
-        break;
-    case OPT_SET:
+    const mf_cli_text texts[] = {{OPT_MESSAGES, &args->messages},
+                                 {OPT_TOOLS, &args->tools},
+                                 {OPT_DOCUMENTS, &args->documents},
+                                 {OPT_TEMPLATE, &args->name},
+                                 {0, NULL}};
+    if (option == OPT_SET)
         return mf_cli_add_variable(parser, optarg, &args->variables);
-    case OPT_TEMPLATE:
-        args->name = optarg;
-        break;
-    case OPT_NO_GENERATION_PROMPT:
-        args->has_no_opening = true;
-        break;
-    }
+    args->has_no_opening |= option == OPT_NO_GENERATION_PROMPT;
+    (void)mf_cli_take_text(texts, option);
     return MF_EXIT_OK;
 }
 

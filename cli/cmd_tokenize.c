@@ -49,27 +49,14 @@ typedef struct tokenize_args {
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
     tokenize_args *args = ctx;
+    const mf_cli_text texts[] = {{'p', &args->text}, {'f', &args->file}, {0, NULL}};
+    const mf_cli_flag flags[] = {{OPT_IDS, &args->has_ids},
+                                 {OPT_JSON, &args->has_json},
+                                 {OPT_SPECIAL, &args->parse_special},
+                                 {OPT_DECODE, &args->decode},
+                                 {0, NULL}};
     (void)parser;
-    switch (option) {
-    case 'p':
-        args->text = optarg;
-        break;
-    case 'f':
-        args->file = optarg;
-        break;
-    case OPT_IDS:
-        args->has_ids = true;
-        break;
-    case OPT_JSON:
-        args->has_json = true;
-        break;
-    case OPT_SPECIAL:
-        args->parse_special = true;
-        break;
-    case OPT_DECODE:
-        args->decode = true;
-        break;
-    }
+    (void)(mf_cli_take_text(texts, option) || mf_cli_take_flag(flags, option));
     return MF_EXIT_OK;
 }
 

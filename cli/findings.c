@@ -40,9 +40,9 @@ void mf_cli_effect(mf_cli_finding *f, const char *format, ...)
 }
 
 /* Broken between words, each line behind a margin. */
-static void print_wrapped(const char *text, int margin, FILE *out)
+static void print_wrapped(const char *text, FILE *out)
 {
-    const size_t room = (size_t)(LINE_CHARS - margin);
+    const size_t room = (size_t)(LINE_CHARS - MARGIN);
     while (*text != '\0') {
         size_t n = strlen(text);
         if (n > room) {
@@ -52,7 +52,7 @@ static void print_wrapped(const char *text, int margin, FILE *out)
         }
         char line[LINE_CHARS + 1];
         snprintf(line, sizeof line, "%.*s", (int)n, text);
-        fprintf(out, "%*s", margin, "");
+        fprintf(out, "%*s", MARGIN, "");
         mf_cli_put_plain(out, line);
         fputc('\n', out);
         text += n;
@@ -67,12 +67,12 @@ void mf_cli_findings_print(const mf_cli_findings *all, FILE *out)
         fprintf(out, "%-5s %-*s ", grades[f->grade], NAME_CHARS, f->name);
         mf_cli_put_plain(out, f->value);
         fputc('\n', out);
-        print_wrapped(f->advice, MARGIN, out);
+        print_wrapped(f->advice, out);
         if (f->effect[0] == '\0')
             continue;
         char line[sizeof f->effect + 16];
         snprintf(line, sizeof line, "Effect: %s", f->effect);
-        print_wrapped(line, MARGIN, out);
+        print_wrapped(line, out);
     }
 }
 

@@ -69,6 +69,12 @@ void mf_cli_json_string(mf_cli_json *json, const char *key, const char *text)
     mf_cli_json_quote(json->out, text, strlen(text));
 }
 
+void mf_cli_json_text(mf_cli_json *json, const char *key, const char *text, size_t n_bytes)
+{
+    mf_cli_json_key(json, key);
+    mf_cli_json_quote(json->out, text ? text : "", text ? n_bytes : 0);
+}
+
 /* Bytes of the well-formed UTF-8 character at p, 0 if there is none (overlong forms, surrogates and
  * code points past U+10FFFF included). */
 static size_t utf8_character(const unsigned char *p, size_t n_bytes)

@@ -27,6 +27,8 @@ void mf_cli_json_ids(mf_cli_json *json, const char *key, const int32_t *ids, siz
 /* null where value is no number. */
 void mf_cli_json_number(mf_cli_json *json, const char *key, double value);
 void mf_cli_json_string(mf_cli_json *json, const char *key, const char *text);
+/* A string of so many bytes; NULL: an empty one. */
+void mf_cli_json_text(mf_cli_json *json, const char *key, const char *text, size_t n_bytes);
 /* How many bytes the character at text takes; 0 if it is none of UTF-8. */
 size_t mf_cli_character_bytes(const char *text, size_t n_bytes);
 /* A quoted string; bytes that are not UTF-8 become U+FFFD. */

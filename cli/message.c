@@ -72,12 +72,6 @@ bool mf_cli_message_clean(mf_cli_message *m)
 
 /* -------------------------------------------------------------------------------------- JSON -- */
 
-static void put_member(mf_cli_json *json, const char *key, const mf_cli_buffer *text)
-{
-    mf_cli_json_key(json, key);
-    mf_cli_json_quote(json->out, text->data ? text->data : "", text->n_bytes);
-}
-
 static bool is_object(const mf_cli_buffer *text)
 {
     yyjson_doc *doc = yyjson_read(text->data ? text->data : "", text->n_bytes, 0);
@@ -99,8 +93,8 @@ static void put_arguments(mf_cli_json *json, const mf_cli_buffer *arguments, boo
 void mf_cli_call_json(FILE *out, const mf_cli_call *call)
 {
     mf_cli_json json = mf_cli_json_begin(out);
-    put_member(&json, "id", &call->id);
-    put_member(&json, "name", &call->name);
+    mf_cli_json_text(&json, "id", call->id.data, call->id.n_bytes);
+    mf_cli_json_text(&json, "name", call->name.data, call->name.n_bytes);
     put_arguments(&json, &call->arguments, false);
     mf_cli_json_end_value(&json);
 }
@@ -111,11 +105,11 @@ static void put_calls(mf_cli_json *json, const mf_cli_message *m, unsigned ways)
     for (size_t i = 0; i < m->n_calls; i++) {
         fputs(i > 0 ? ", " : "[", json->out);
         mf_cli_json call = mf_cli_json_begin(json->out);
-        put_member(&call, "id", &m->calls[i].id);
+        mf_cli_json_text(&call, "id", m->calls[i].id.data, m->calls[i].id.n_bytes);
         mf_cli_json_string(&call, "type", "function");
         mf_cli_json_key(&call, "function");
         mf_cli_json function = mf_cli_json_begin(json->out);
-        put_member(&function, "name", &m->calls[i].name);
+        mf_cli_json_text(&function, "name", m->calls[i].name.data, m->calls[i].name.n_bytes);
         put_arguments(&function, &m->calls[i].arguments, (ways & MF_CLI_WAY_TEXT_ARGUMENTS) != 0);
         mf_cli_json_end_value(&function);
         mf_cli_json_end_value(&call);
@@ -129,14 +123,14 @@ static void put_content(mf_cli_json *json, const mf_cli_message *m, bool has_tho
     static const char *const around[] = {"<think>\n", "\n</think>\n\n"};
     mf_cli_buffer text = {0};
     if (!has_thoughts) {
-        put_member(json, "content", &m->content);
+        mf_cli_json_text(json, "content", m->content.data, m->content.n_bytes);
         return;
     }
     if (mf_cli_buffer_append(&text, around[0], strlen(around[0])) &&
         mf_cli_buffer_append(&text, m->thoughts.data, m->thoughts.n_bytes) &&
         mf_cli_buffer_append(&text, around[1], strlen(around[1])) &&
         mf_cli_buffer_append(&text, m->content.data ? m->content.data : "", m->content.n_bytes))
-        put_member(json, "content", &text);
+        mf_cli_json_text(json, "content", text.data, text.n_bytes);
     mf_cli_buffer_free(&text);
 }
 
@@ -144,7 +138,7 @@ static void put_thoughts(mf_cli_json *json, const mf_cli_message *m, unsigned wa
 {
     static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
     for (size_t i = 0; i < ((ways & MF_CLI_WAY_ALL_NAMES) ? 3 : 1); i++)
-        put_member(json, names[i], &m->thoughts);
+        mf_cli_json_text(json, names[i], m->thoughts.data, m->thoughts.n_bytes);
 }
 
 static void put_message(FILE *out, const mf_cli_message *m, unsigned ways)
@@ -170,9 +164,9 @@ static void put_message(FILE *out, const mf_cli_message *m, unsigned ways)
     if (m->n_calls > 0)
         put_calls(&json, m, ways);
     if (m->call_id.n_bytes > 0)
-        put_member(&json, "tool_call_id", &m->call_id);
+        mf_cli_json_text(&json, "tool_call_id", m->call_id.data, m->call_id.n_bytes);
     if (m->name.n_bytes > 0)
-        put_member(&json, "name", &m->name);
+        mf_cli_json_text(&json, "name", m->name.data, m->name.n_bytes);
     mf_cli_json_end_value(&json);
 }
 

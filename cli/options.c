@@ -259,6 +259,41 @@ bool mf_cli_take_number(const mf_cli_parser *parser, const mf_cli_number *number
     return false;
 }
 
+bool mf_cli_take_text(const mf_cli_text *texts, int option)
+{
+    for (; texts->out; texts++)
+        if (texts->option == option) {
+            *texts->out = optarg;
+            return true;
+        }
+    return false;
+}
+
+bool mf_cli_take_flag(const mf_cli_flag *flags, int option)
+{
+    for (; flags->out; flags++)
+        if (flags->option == option) {
+            *flags->out = true;
+            return true;
+        }
+    return false;
+}
+
+int mf_cli_json_option(void *has_json, const mf_cli_parser *parser, int option)
+{
+    (void)parser;
+    (void)option;
+    *(bool *)has_json = true;
+    return MF_EXIT_OK;
+}
+
+int mf_cli_take_size(const mf_cli_parser *parser, const char *name, uint64_t *out)
+{
+    if (mf_cli_parse_size(optarg, out) && *out > 0)
+        return MF_EXIT_OK;
+    return mf_cli_bad_value(parser, name, optarg, "a size above zero, like 512M or 3G");
+}
+
 /* An answer of engine_option: 1 handled, -1 bad value (*exit_code set). */
 static int checked(bool good, const mf_cli_parser *parser, const char *name, const char *expected,
                    int *exit_code)
@@ -294,6 +329,16 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
 {
     mf_cli_engine_args *args = parser->engine;
     mf_engine_options *o = &args->options;
+    const mf_cli_text texts[] = {{MF_OPT_DEVICE, &o->device}, /* the library knows their names */
+                                 {MF_OPT_EXPERT_DEVICE, &o->expert_device},
+                                 {MF_OPT_CACHE_POLICY, &o->cache_policy},
+                                 {MF_OPT_TIMELINE, &o->timeline},
+                                 {0, NULL}};
+    const mf_cli_flag flags[] = {{MF_OPT_VERBOSE, &args->verbosity.verbose},
+                                 {MF_OPT_QUIET, &args->verbosity.quiet},
+                                 {0, NULL}};
+    if (mf_cli_take_text(texts, option) || mf_cli_take_flag(flags, option))
+        return 1;
     if (mf_cli_take_number(parser, engine_numbers, sizeof engine_numbers / sizeof *engine_numbers,
                            option, o, exit_code))
         return *exit_code == MF_EXIT_OK ? 1 : -1;
@@ -322,15 +367,9 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
                        "auto, f32 or mixed", exit_code);
     case MF_OPT_NUMA:
         return checked(parse_numa(optarg, &o->numa), parser, "numa", "auto or off", exit_code);
-    case MF_OPT_DEVICE: /* the library knows their names */
-        o->device = optarg;
-        return 1;
-    case MF_OPT_EXPERT_DEVICE:
-        o->expert_device = optarg;
-        return 1;
     case MF_OPT_VRAM:
-        return checked(mf_cli_parse_size(optarg, &o->device_bytes) && o->device_bytes > 0, parser,
-                       "vram", "a size above zero, like 512M or 3G", exit_code);
+        *exit_code = mf_cli_take_size(parser, "vram", &o->device_bytes);
+        return *exit_code == MF_EXIT_OK ? 1 : -1;
     case MF_OPT_PREDICT:
         return checked(mf_cli_parse_predict(optarg, &o->predict), parser, "predict",
                        "auto, off, next-layer, last-token, frequency or wrong", exit_code);
@@ -346,20 +385,8 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
         args->mirrors[o->n_mirrors++] = optarg;
         o->mirrors = args->mirrors;
         return 1;
-    case MF_OPT_TIMELINE:
-        o->timeline = optarg;
-        return 1;
-    case MF_OPT_CACHE_POLICY:
-        o->cache_policy = optarg;
-        return 1;
     case MF_OPT_NO_SHADER_CACHE:
         o->cache_dir = NULL;
-        return 1;
-    case MF_OPT_VERBOSE:
-        args->verbosity.verbose = true;
-        return 1;
-    case MF_OPT_QUIET:
-        args->verbosity.quiet = true;
         return 1;
     default:
         return 0;

@@ -169,6 +169,25 @@ typedef struct mf_cli_number {
 bool mf_cli_take_number(const mf_cli_parser *parser, const mf_cli_number *numbers, size_t n,
                         int option, void *args, int *exit_code);
 
+/* Options that keep their value as it is, and options without one, with what they set; the last has
+ * NULL in place of that. */
+typedef struct mf_cli_text {
+    int option;
+    const char **out;
+} mf_cli_text;
+typedef struct mf_cli_flag {
+    int option;
+    bool *out;
+} mf_cli_flag;
+
+/* False: `option` is none of them. */
+bool mf_cli_take_text(const mf_cli_text *texts, int option);
+bool mf_cli_take_flag(const mf_cli_flag *flags, int option);
+
+/* For a subcommand whose only option of its own is --json: args is the bool that it sets. */
+int mf_cli_json_option(void *has_json, const mf_cli_parser *parser, int option);
+/* A size above zero, of the option that is called `name`; an exit code. */
+int mf_cli_take_size(const mf_cli_parser *parser, const char *name, uint64_t *out);
 /* Says that option's value is bad; returns MF_EXIT_USAGE. */
 int mf_cli_bad_value(const mf_cli_parser *parser, const char *option, const char *value,
                      const char *expected);

@@ -241,14 +241,11 @@ static bool read_output_config(yyjson_val *object, mf_srv_conversation *c, mf_sr
                                          {"task_budget", MF_SRV_FIELD_HARMLESS},
                                          {"format", MF_SRV_FIELD_USED},
                                          {NULL, MF_SRV_FIELD_USED}};
-    static const mf_srv_field *const tables[] = {names, NULL};
     static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max", NULL};
-    yyjson_val *v = mf_srv_field_of(object, "output_config");
+    yyjson_val *v;
     int effort = -1;
-    if (v && !yyjson_is_obj(v))
-        return mf_srv_refuse_field(r, "output_config", "expected an object");
-    if (v && (!mf_srv_check_fields(v, "output_config", tables, r) ||
-              !mf_srv_get_word(v, "output_config.effort", efforts, &effort, r)))
+    if (!mf_srv_get_object(object, "output_config", names, &v, r) ||
+        !mf_srv_get_word(v, "output_config.effort", efforts, &effort, r))
         return false;
     c->effort = effort >= 0 ? efforts[effort] : NULL;
     return true;

@@ -580,11 +580,8 @@ static bool check_text(yyjson_val *object, mf_srv_refusal *r)
     static const mf_srv_field names[] = {{"format", MF_SRV_FIELD_USED},
                                          {"verbosity", MF_SRV_FIELD_HARMLESS},
                                          {NULL, MF_SRV_FIELD_USED}};
-    static const mf_srv_field *const tables[] = {names, NULL};
-    yyjson_val *v = mf_srv_field_of(object, "text");
-    if (v && !yyjson_is_obj(v))
-        return mf_srv_refuse_field(r, "text", "expected an object");
-    return !v || mf_srv_check_fields(v, "text", tables, r);
+    yyjson_val *v;
+    return mf_srv_get_object(object, "text", names, &v, r);
 }
 
 /* auto would drop the beginning of what is too long; here that is refused, as with disabled. */

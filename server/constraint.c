@@ -208,11 +208,8 @@ static bool check_outer(yyjson_val *object, mf_srv_refusal *r)
                                          {"disable_any_whitespace", MF_SRV_FIELD_REFUSED},
                                          {"disable_additional_properties", MF_SRV_FIELD_REFUSED},
                                          {NULL, MF_SRV_FIELD_USED}};
-    static const mf_srv_field *const tables[] = {names, NULL};
-    yyjson_val *outer = mf_srv_field_of(object, "structured_outputs");
-    if (outer && !yyjson_is_obj(outer))
-        return mf_srv_refuse_field(r, "structured_outputs", "expected an object");
-    return !outer || mf_srv_check_fields(outer, "structured_outputs", tables, r);
+    yyjson_val *outer;
+    return mf_srv_get_object(object, "structured_outputs", names, &outer, r);
 }
 
 bool mf_srv_read_constraint(yyjson_val *object, yyjson_val *format, const char *field,

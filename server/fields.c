@@ -72,6 +72,22 @@ bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_fiel
     return true;
 }
 
+bool mf_srv_check_object(yyjson_val *object, const char *what, const mf_srv_field *table,
+                         mf_srv_refusal *r)
+{
+    const mf_srv_field *const tables[] = {table, NULL};
+    if (!yyjson_is_obj(object))
+        return mf_srv_refuse_field(r, what, "expected an object");
+    return mf_srv_check_fields(object, what, tables, r);
+}
+
+bool mf_srv_get_object(yyjson_val *object, const char *name, const mf_srv_field *table,
+                       yyjson_val **out, mf_srv_refusal *r)
+{
+    *out = mf_srv_field_of(object, name);
+    return !*out || mf_srv_check_object(*out, name, table, r);
+}
+
 bool mf_srv_get_bool(yyjson_val *object, const char *name, bool *out, mf_srv_refusal *r)
 {
     yyjson_val *v = mf_srv_field_of(object, name);

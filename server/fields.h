@@ -28,6 +28,9 @@ typedef struct mf_srv_field {
 bool mf_srv_check_fields(yyjson_val *object, const char *what, const mf_srv_field *const *tables,
                          mf_srv_refusal *r);
 
+/* The same of one table, for what has to be an object. */
+bool mf_srv_check_object(yyjson_val *object, const char *what, const mf_srv_field *table,
+                         mf_srv_refusal *r);
 /* NULL where it is absent or null. Of names with points, here and below, the last part is the
  * field's of this object, and all of it is said in messages: thinking.budget_tokens. */
 yyjson_val *mf_srv_field_of(yyjson_val *object, const char *name);
@@ -41,6 +44,10 @@ bool mf_srv_get_count(yyjson_val *object, const char *name, uint64_t min, uint64
 /* Likewise, or -1, as clients of other servers say that there is no limit: SIZE_MAX. */
 bool mf_srv_get_limit(yyjson_val *object, const char *name, uint64_t min, uint64_t max, size_t *out,
                       mf_srv_refusal *r);
+/* An object of fields in the table alone; *out is NULL where it is absent, and as an object all of
+ * whose fields are. */
+bool mf_srv_get_object(yyjson_val *object, const char *name, const mf_srv_field *table,
+                       yyjson_val **out, mf_srv_refusal *r);
 /* Of the answer's tokens; without a limit as many as the context holds. */
 bool mf_srv_get_token_limit(yyjson_val *object, const char *name, uint64_t min, size_t *out,
                             mf_srv_refusal *r);

@@ -109,7 +109,6 @@ struct mf_srv_choice {
     size_t n_closed;          /* tokens given that end the thoughts, beyond the budget */
     size_t stop_mark;         /* the session's mark before what may be a stop string; 0: none */
     bool has_prompt;          /* evaluated once: choices of the same prompt find it */
-    bool has_left;            /* the scheduler is done with it */
     struct mf_srv_slot *slot; /* NULL: waits */
     struct mf_srv_slot *left; /* the place that it was put back from; NULL: none */
     mf_sampler *sampler;
@@ -193,7 +192,6 @@ struct mf_srv_job {
     size_t n_choices, n_finished, n_left; /* left: the scheduler */
     bool has_begun;                       /* atomic where others than the scheduler look */
     bool is_over;
-    bool is_timed_out;
     unsigned long sequence; /* of the protocol's events */
     /* Of the conversation: */
     mf_srv_bytes tools; /* as templates take them; data NULL: there are none to call */

@@ -171,12 +171,9 @@ bool mf_srv_get_stream_options(yyjson_val *object, mf_srv_params *p, mf_srv_refu
                                          {"include_obfuscation", MF_SRV_FIELD_HARMLESS},
                                          {"continuous_usage_stats", MF_SRV_FIELD_REFUSED},
                                          {NULL, MF_SRV_FIELD_USED}};
-    static const mf_srv_field *const tables[] = {names, NULL};
-    yyjson_val *v = mf_srv_field_of(object, "stream_options");
-    if (v && !yyjson_is_obj(v))
-        return mf_srv_refuse_field(r, "stream_options", "expected an object");
-    return !v || (mf_srv_check_fields(v, "stream_options", tables, r) &&
-                  mf_srv_get_bool(v, "stream_options.include_usage", &p->has_usage_event, r));
+    yyjson_val *v;
+    return mf_srv_get_object(object, "stream_options", names, &v, r) &&
+           mf_srv_get_bool(v, "stream_options.include_usage", &p->has_usage_event, r);
 }
 
 bool mf_srv_get_model(yyjson_val *object, mf_srv_job *job, mf_srv_refusal *r)

@@ -103,7 +103,6 @@ bool mf_srv_scheduler_is_idle(mf_srv_scheduler *s)
 static void leave(mf_srv_scheduler *s, mf_srv_choice *c)
 {
     mf_srv_job *job = c->job;
-    c->has_left = true;
     c->has_prompt = true; /* those who waited for it read it themselves */
     if (++job->n_left < job->n_choices)
         return;

@@ -54,6 +54,12 @@ struct mf_srv_scheduler {
     uint64_t flushed_us; /* when readers were last told */
 };
 
+/* A failure that others may cure by going: it is no fault of the request. */
+static inline bool mf_srv_is_short_of_memory(mf_status status)
+{
+    return status == MF_ERR_BUDGET || status == MF_ERR_NO_MEMORY;
+}
+
 /* --- slots: scheduler_slots.c --- */
 
 /* Gives a waiting choice a session that holds as much of its tokens as there is. False: no slot is

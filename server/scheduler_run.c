@@ -271,11 +271,6 @@ void mf_srv_run_begin_echo(mf_srv_choice *c)
     mf_srv_channel_flush(&c->job->channel);
 }
 
-static bool is_short_of_memory(mf_status status)
-{
-    return status == MF_ERR_BUDGET || status == MF_ERR_NO_MEMORY;
-}
-
 /* Which of two that run is put back: of the client with more, and then the newer. */
 static bool goes_before(const mf_srv_choice *a, size_t n_a, const mf_srv_choice *b, size_t n_b)
 {
@@ -351,7 +346,7 @@ static bool read_echo(mf_srv_scheduler *s, mf_srv_choice *c, size_t piece)
     mf_srv_stats_add(s->stats, &s->stats->counts.n_evaluated_tokens, status == MF_OK ? n : 0);
     if (status == MF_OK && n_left(c) == 0) {
         next_token(s, c);
-    } else if (is_short_of_memory(status)) {
+    } else if (mf_srv_is_short_of_memory(status)) {
         get_memory(s, c, status, &error);
         return false;
     } else if (status != MF_OK && status != MF_ERR_CANCELLED) {
@@ -510,7 +505,7 @@ static bool take_result(mf_srv_scheduler *s, mf_srv_choice *c, const mf_step_ite
                         const mf_error *error)
 {
     mf_srv_refusal refusal;
-    if (is_short_of_memory(item->status))
+    if (mf_srv_is_short_of_memory(item->status))
         return false;
     if (item->status == MF_ERR_CANCELLED)
         return true; /* the next look finds out why */

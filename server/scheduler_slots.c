@@ -118,11 +118,6 @@ static mf_status fill(mf_srv_scheduler *s, mf_srv_slot *slot, mf_srv_choice *c, 
     return MF_OK;
 }
 
-static bool is_short_of_memory(mf_status status)
-{
-    return status == MF_ERR_BUDGET || status == MF_ERR_NO_MEMORY;
-}
-
 bool mf_srv_slots_take(mf_srv_scheduler *s, mf_srv_choice *c)
 {
     mf_error error = {0};
@@ -140,7 +135,7 @@ bool mf_srv_slots_take(mf_srv_scheduler *s, mf_srv_choice *c)
     slot->used = ++s->n_uses;
     const size_t n_had = c->left ? c->n_evaluated : 0;
     mf_status status = fill(s, slot, c, &error);
-    while ((is_short_of_memory(status) || (status == MF_OK && c->n_evaluated < n_had)) &&
+    while ((mf_srv_is_short_of_memory(status) || (status == MF_OK && c->n_evaluated < n_had)) &&
            mf_srv_slots_make_room(s))
         status = fill(s, slot, c, &error);
     if (status == MF_OK && c->n_evaluated < n_had && mf_srv_slots_is_storing(s)) {
@@ -148,7 +143,7 @@ bool mf_srv_slots_take(mf_srv_scheduler *s, mf_srv_choice *c)
         c->n_evaluated = n_had;
         return false;
     }
-    if (is_short_of_memory(status) && s->n_running > 0) {
+    if (mf_srv_is_short_of_memory(status) && s->n_running > 0) {
         s->is_short = true; /* until somebody goes */
         return false;
     }

@@ -66,20 +66,17 @@ static bool put_variable(yyjson_val *key, yyjson_val *value, mf_srv_bytes *out, 
 
 static bool get_variables(yyjson_val *object, mf_srv_conversation *c, mf_srv_refusal *r)
 {
-    static const mf_srv_field *const tables[] = {variables, NULL};
-    yyjson_val *v = mf_srv_field_of(object, "chat_template_kwargs"), *key, *value;
+    yyjson_val *v, *key, *value;
     bool is_on = c->thinking == MF_THINKING_ON;
     size_t i, n;
-    if (!v)
-        return true;
-    if (!yyjson_is_obj(v))
-        return mf_srv_refuse_field(r, "chat_template_kwargs", "expected an object");
-    if (!mf_srv_check_fields(v, "chat_template_kwargs", tables, r) ||
+    if (!mf_srv_get_object(object, "chat_template_kwargs", variables, &v, r) ||
         !mf_srv_get_bool(v, "chat_template_kwargs.enable_thinking", &is_on, r) ||
         !mf_srv_get_bool(v, "chat_template_kwargs.thinking", &is_on, r))
         return false;
     if (mf_srv_field_of(v, "enable_thinking") || mf_srv_field_of(v, "thinking"))
         c->thinking = is_on ? MF_THINKING_ON : MF_THINKING_OFF;
+    if (!v) /* the loop would step from it */
+        return true;
     yyjson_obj_foreach(v, i, n, key, value)
     {
         if (!yyjson_is_null(value) && !yyjson_equals_str(key, "enable_thinking") &&
@@ -123,15 +120,22 @@ static bool is_switch(yyjson_val *key)
     return yyjson_equals_str(key, "enable_thinking") || yyjson_equals_str(key, "thinking");
 }
 
-/* The request's own variables have one of that name. */
-static bool has_variable(const mf_srv_conversation *c, const char *name)
+/* The variables so far, as an object; NULL: no memory for it. */
+static yyjson_doc *variables_of(const mf_srv_conversation *c)
 {
     mf_srv_bytes text = {0};
     mf_srv_printf(&text, "{%s}", c->variables.data ? c->variables.data : "");
     yyjson_doc *doc = text.has_failed ? NULL : yyjson_read(text.data, text.n_bytes, 0);
+    mf_srv_bytes_free(&text);
+    return doc;
+}
+
+/* The request's own variables have one of that name. */
+static bool has_variable(const mf_srv_conversation *c, const char *name)
+{
+    yyjson_doc *doc = variables_of(c);
     const bool has = yyjson_obj_get(yyjson_doc_get_root(doc), name) != NULL;
     yyjson_doc_free(doc);
-    mf_srv_bytes_free(&text);
     return has;
 }
 
@@ -150,14 +154,11 @@ static void keep_thoughts(mf_srv_conversation *c)
  * thoughts all the same: then they are kept without it (history.h). */
 static void find_keeping(mf_srv_conversation *c)
 {
-    mf_srv_bytes text = {0};
-    mf_srv_printf(&text, "{%s}", c->variables.data ? c->variables.data : "");
-    yyjson_doc *doc = text.has_failed ? NULL : yyjson_read(text.data, text.n_bytes, 0);
-    yyjson_val *variables_of = yyjson_doc_get_root(doc);
-    c->keeps_thoughts = yyjson_is_true(yyjson_obj_get(variables_of, "preserve_thinking")) ||
-                        yyjson_is_false(yyjson_obj_get(variables_of, "clear_thinking"));
+    yyjson_doc *doc = variables_of(c);
+    yyjson_val *all = yyjson_doc_get_root(doc);
+    c->keeps_thoughts = yyjson_is_true(yyjson_obj_get(all, "preserve_thinking")) ||
+                        yyjson_is_false(yyjson_obj_get(all, "clear_thinking"));
     yyjson_doc_free(doc);
-    mf_srv_bytes_free(&text);
 }
 
 static bool add_defaults(const mf_srv_model *model, mf_srv_conversation *c, mf_srv_refusal *r)
@@ -210,15 +211,11 @@ static bool read_thinking(yyjson_val *object, mf_srv_conversation *c, size_t *bu
         {"context", MF_SRV_FIELD_USED},     {"mode", MF_SRV_FIELD_HARMLESS},
         {"summary", MF_SRV_FIELD_HARMLESS}, {"generate_summary", MF_SRV_FIELD_HARMLESS},
         {NULL, MF_SRV_FIELD_USED}};
-    static const mf_srv_field *const tables[] = {fields, NULL};
-    yyjson_val *reasoning = mf_srv_field_of(object, "reasoning");
-    if (reasoning && !yyjson_is_obj(reasoning))
-        return mf_srv_refuse_field(r, "reasoning", "expected an object");
-    return (!reasoning ||
-            (mf_srv_check_fields(reasoning, "reasoning", tables, r) &&
-             get_context(reasoning, c, r) && get_switch(reasoning, "reasoning.enabled", c, r) &&
-             mf_srv_get_count(reasoning, "reasoning.max_tokens", 0, INT32_MAX, budget, r) &&
-             get_effort(reasoning, "reasoning.effort", c, r))) &&
+    yyjson_val *reasoning;
+    return mf_srv_get_object(object, "reasoning", fields, &reasoning, r) &&
+           get_context(reasoning, c, r) && get_switch(reasoning, "reasoning.enabled", c, r) &&
+           mf_srv_get_count(reasoning, "reasoning.max_tokens", 0, INT32_MAX, budget, r) &&
+           get_effort(reasoning, "reasoning.effort", c, r) &&
            get_switch(object, "enable_thinking", c, r) &&
            mf_srv_get_count(object, "thinking_budget", 0, INT32_MAX, budget, r) &&
            get_effort(object, "reasoning_effort", c, r) &&

@@ -160,15 +160,6 @@ static const mf_srv_field anthropic_fields[] = {{"type", MF_SRV_FIELD_USED},
 typedef bool (*read_fn)(yyjson_val *tool, const char *place, mf_srv_conversation *c,
                         mf_srv_refusal *r);
 
-static bool check(yyjson_val *object, const char *place, const mf_srv_field *table,
-                  mf_srv_refusal *r)
-{
-    const mf_srv_field *const tables[] = {table, NULL};
-    if (!yyjson_is_obj(object))
-        return mf_srv_refuse_field(r, place, "expected an object");
-    return mf_srv_check_fields(object, place, tables, r);
-}
-
 /* What is remembered of it beside what the template gets. */
 static bool add_odd(mf_srv_conversation *c, yyjson_val *name, const char *space, bool is_custom,
                     mf_srv_refusal *r)
@@ -223,7 +214,8 @@ static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_conversat
         return mf_srv_refuse_field(r, place, "expected an object");
     if (yyjson_equals_str(yyjson_obj_get(tool, "type"), "custom")) {
         snprintf(name, sizeof name, "%.70s.custom", place);
-        return check(tool, place, chat_custom_fields, r) && check(custom, name, custom_fields, r) &&
+        return mf_srv_check_object(tool, place, chat_custom_fields, r) &&
+               mf_srv_check_object(custom, name, custom_fields, r) &&
                put_custom(custom, name, NULL, c, r) &&
                add_odd(c, yyjson_obj_get(custom, "name"), NULL, true, r);
     }
@@ -233,7 +225,8 @@ static bool read_chat_tool(yyjson_val *tool, const char *place, mf_srv_conversat
                                   "only the types 'function' and 'custom' are supported by this "
                                   "server");
     snprintf(name, sizeof name, "%.70s.function", place);
-    return check(tool, place, chat_fields, r) && check(function, name, function_fields, r) &&
+    return mf_srv_check_object(tool, place, chat_fields, r) &&
+           mf_srv_check_object(function, name, function_fields, r) &&
            put_function(function, "parameters", name, NULL, c, r);
 }
 
@@ -268,7 +261,7 @@ static bool read_flat_tool(yyjson_val *tool, const char *place, const char *spac
         return true;
     if (!is_custom && (!type || strcmp(type, "function") != 0))
         return refuse_unsupported(r, name, "expected 'function', 'custom' or 'namespace'");
-    bool is_good = check(tool, place, is_custom ? custom_fields : flat_fields, r) &&
+    bool is_good = mf_srv_check_object(tool, place, is_custom ? custom_fields : flat_fields, r) &&
                    (is_custom ? put_custom(tool, place, space, c, r)
                               : put_function(tool, "parameters", place, space, c, r));
     return is_good && ((!is_custom && !space) ||
@@ -361,7 +354,7 @@ static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_conv
     const char *type = yyjson_get_str(mf_srv_field_of(tool, "type"));
     const size_t n = sizeof client_tools / sizeof *client_tools;
     if (!type || strcmp(type, "custom") == 0)
-        return check(tool, place, anthropic_fields, r) &&
+        return mf_srv_check_object(tool, place, anthropic_fields, r) &&
                put_function(tool, "input_schema", place, NULL, c, r);
     for (size_t i = 0; i < n; i++)
         if (strncmp(type, client_tools[i].type, strlen(client_tools[i].type)) == 0)
@@ -540,7 +533,7 @@ static bool choose_openai(yyjson_val *object, mf_srv_conversation *c, mf_srv_ref
 static bool read_function(yyjson_val *function, const char *place, mf_srv_conversation *c,
                           mf_srv_refusal *r)
 {
-    return check(function, place, function_fields, r) &&
+    return mf_srv_check_object(function, place, function_fields, r) &&
            put_function(function, "parameters", place, NULL, c, r);
 }
 
@@ -610,7 +603,7 @@ bool mf_srv_read_messages_tools(yyjson_val *object, mf_srv_conversation *c, mf_s
         return false;
     if (!choice)
         return true;
-    if (!check(choice, "tool_choice", names, r) ||
+    if (!mf_srv_check_object(choice, "tool_choice", names, r) ||
         !mf_srv_get_bool(choice, "tool_choice.disable_parallel_tool_use", &c->has_one_call, r))
         return false;
     if (yyjson_equals_str(type, "none"))

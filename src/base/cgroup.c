@@ -45,6 +45,17 @@ bool mf_read_small_file(const char *path, char *text, size_t capacity)
     return true;
 }
 
+uint64_t mf_entry_of(const char *text, const char *key, char behind)
+{
+    const size_t n = strlen(key);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, n) == 0 && line[n] == behind)
+            return strtoull(line + n + 1, NULL, 10);
+    }
+    return 0;
+}
+
 static bool read_value(const char *directory, const char *name, char *text, size_t capacity)
 {
     char path[PATH_BYTES + 64];
@@ -62,18 +73,6 @@ static bool read_number(const char *directory, const char *name, uint64_t *out)
     return true;
 }
 
-/* The number after "KEY " at the start of a line; 0 if absent. */
-static uint64_t stat_entry(const char *text, const char *key)
-{
-    size_t n = strlen(key);
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, n) == 0 && line[n] == ' ')
-            return strtoull(line + n + 1, NULL, 10);
-    }
-    return 0;
-}
-
 /* Pages of files can be dropped; of those in active use half, as the kernel's own MemAvailable. */
 static uint64_t reclaimable_bytes(const char *directory, bool unified)
 {
@@ -82,7 +81,7 @@ static uint64_t reclaimable_bytes(const char *directory, bool unified)
         return 0;
     const char *inactive = unified ? "inactive_file" : "total_inactive_file";
     const char *active = unified ? "active_file" : "total_active_file";
-    return stat_entry(text, inactive) + stat_entry(text, active) / 2;
+    return mf_entry_of(text, inactive, ' ') + mf_entry_of(text, active, ' ') / 2;
 }
 
 /* UINT64_MAX: none. Beyond memory.high a group is not killed, but slowed down until it has given

@@ -30,5 +30,8 @@ uint32_t mf_cgroup_cpu_limit(const char *self, const char *mount);
 /* Reads a small file whole into text[capacity] and terminates it; false if it cannot be read or
  * does not fit. For the files of /proc and /sys. */
 bool mf_read_small_file(const char *path, char *text, size_t capacity);
+/* The number on the line of such a file that begins with the key and the character behind it; 0 if
+ * there is none. */
+uint64_t mf_entry_of(const char *text, const char *key, char behind);
 
 #endif

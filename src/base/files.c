@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors above the standard ones, temporary files that are locked, writes without signals. */
+/* Descriptors above the standard ones, temporary files that are locked, writes without signals,
+ * calls that were cut short. */
 #include "base/files.h"
 
 #include <errno.h>
@@ -109,4 +110,53 @@ void mf_write_guard_end(const mf_write_guard *guard)
     } while (taken > 0 || (taken < 0 && errno == EINTR));
     pthread_sigmask(SIG_SETMASK, &guard->mask, NULL);
     errno = failure;
+}
+
+size_t mf_read_whole(int fd, void *to, size_t n_bytes, uint64_t at)
+{
+    unsigned char *out = to;
+    for (size_t done = 0; done < n_bytes;) {
+        const ssize_t n = pread(fd, out + done, n_bytes - done, (off_t)(at + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n == 0 ? 0 : errno;
+            return done;
+        }
+        done += (size_t)n;
+    }
+    return n_bytes;
+}
+
+mf_status mf_read_at(int fd, const char *path, void *to, size_t n_bytes, uint64_t at,
+                     const char *inside, mf_error *error)
+{
+    const size_t n = mf_read_whole(fd, to, n_bytes, at);
+    if (n == n_bytes)
+        return MF_OK;
+    const unsigned long long end = at + n;
+    return errno != 0
+               ? mf_fail_os(error, MF_ERR_IO, errno, "%s: read failed at byte %llu", path, end)
+               : mf_fail_at(error, MF_ERR_FORMAT, end, "%s: file ends at byte %llu%s", path, end,
+                            inside);
+}
+
+size_t mf_write_whole(int fd, const void *from, size_t n_bytes)
+{
+    const unsigned char *bytes = from;
+    size_t done = 0;
+    mf_write_guard guard;
+    mf_write_guard_begin(&guard);
+    while (done < n_bytes) {
+        const ssize_t n = write(fd, bytes + done, n_bytes - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n == 0 ? EIO : errno;
+            break;
+        }
+        done += (size_t)n;
+    }
+    mf_write_guard_end(&guard);
+    return done;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Files without harm to the program that the library is part of: its standard streams, which it may
- * have closed, and the signals that a failed write brings. */
+ * have closed, and the signals that a failed write brings. Reads and writes of all that is asked
+ * for, in however many calls. */
 #ifndef MF_BASE_FILES_H
 #define MF_BASE_FILES_H
+
+#include "base/status.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -36,5 +39,15 @@ typedef struct mf_write_guard {
 
 void mf_write_guard_begin(mf_write_guard *guard);
 void mf_write_guard_end(const mf_write_guard *guard);
+
+/* Returns how many of the n_bytes from offset `at` on came: fewer with errno where reading failed,
+ * and with errno 0 where the file ends. */
+size_t mf_read_whole(int fd, void *to, size_t n_bytes, uint64_t at);
+/* The same, as a status: MF_ERR_IO, or MF_ERR_FORMAT "PATH: file ends at byte N", then `inside`. */
+mf_status mf_read_at(int fd, const char *path, void *to, size_t n_bytes, uint64_t at,
+                     const char *inside, mf_error *error);
+/* At the descriptor's position, within a guard of its own. Returns how many of the n_bytes were
+ * written: fewer with errno. */
+size_t mf_write_whole(int fd, const void *from, size_t n_bytes);
 
 #endif

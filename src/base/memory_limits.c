@@ -4,22 +4,11 @@
 
 #include "base/cgroup.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* A "KEY:   N kB" line of a /proc file, in bytes; 0 if absent. */
 static uint64_t proc_entry(const char *path, const char *key)
 {
     char text[8192];
-    if (!mf_read_small_file(path, text, sizeof text))
-        return 0;
-    size_t n = strlen(key);
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, key, n) == 0 && line[n] == ':')
-            return strtoull(line + n + 1, NULL, 10) * 1024;
-    }
-    return 0;
+    return mf_read_small_file(path, text, sizeof text) ? mf_entry_of(text, key, ':') * 1024 : 0;
 }
 
 uint64_t mf_memory_resident_bytes(void)

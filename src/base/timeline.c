@@ -36,21 +36,8 @@ struct mf_timeline {
 
 static void flush(mf_timeline *t)
 {
-    const char *at = t->buffer;
-    mf_write_guard guard;
-    mf_write_guard_begin(&guard);
-    while (t->n > 0 && t->failure == 0) {
-        const ssize_t n_written = write(t->fd, at, t->n);
-        if (n_written < 0 && errno == EINTR)
-            continue;
-        if (n_written <= 0) {
-            t->failure = n_written < 0 ? errno : EIO;
-            break;
-        }
-        at += n_written;
-        t->n -= (size_t)n_written;
-    }
-    mf_write_guard_end(&guard);
+    if (t->failure == 0 && mf_write_whole(t->fd, t->buffer, t->n) < t->n)
+        t->failure = errno;
     t->n = 0;
 }
 

@@ -142,8 +142,5 @@ void mf_output_abandon(mf_output_file *file);
 
 /* These bytes of a file will be read: the drive may begin. */
 void mf_convert_foresee(int fd, uint64_t at, uint64_t n_bytes);
-/* n bytes of a file, all of them. */
-mf_status mf_convert_read(int fd, const char *path, void *to, size_t n_bytes, uint64_t at,
-                          mf_error *error);
 
 #endif

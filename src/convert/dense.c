@@ -3,6 +3,7 @@
  * while some pieces are written the next are read. */
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/files.h"
 #include "convert/convert.h"
 
 #include <fcntl.h>
@@ -68,9 +69,8 @@ static mf_status read_piece(const dense_copy *d, uint32_t i, mf_error *error)
     const mf_tensor *t = &d->c->watch.tensors[p->tensor].tensor;
     const int fd = d->c->source_fds[t->file];
     mf_convert_foresee(fd, t->offset + p->first, p->n_bytes); /* all of it at once */
-    return mf_convert_read(fd, d->c->source.source->table.files[t->file].path,
-                           d->next.room + i * PIECE_BYTES, (size_t)p->n_bytes, t->offset + p->first,
-                           error);
+    return mf_read_at(fd, mf_source_path_of(d->c->source.source, t), d->next.room + i * PIECE_BYTES,
+                      (size_t)p->n_bytes, t->offset + p->first, "", error);
 }
 
 /* With zeros up to where the next tensor may begin. */
@@ -151,8 +151,8 @@ static mf_status take_up(mf_conversion *c, unsigned char *room, mf_error *error)
     piece p = following(c, (piece){.tensor = SIZE_MAX, .is_last = true});
     mf_checksum sum;
     for (; p.n_bytes != NO_PIECE && status == MF_OK; p = following(c, p)) {
-        status = mf_convert_read(fd, MF_ALIGNED_DENSE, room, (size_t)p.n_bytes,
-                                 c->dense_at[p.tensor] + p.first, error);
+        status = mf_read_at(fd, MF_ALIGNED_DENSE, room, (size_t)p.n_bytes,
+                            c->dense_at[p.tensor] + p.first, "", error);
         if (p.first == 0)
             mf_checksum_begin(&sum, 0);
         mf_checksum_add(&sum, room, (size_t)p.n_bytes);

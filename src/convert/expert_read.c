@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading one expert of the source. */
 #include "base/checked.h"
+#include "base/files.h"
 #include "base/half.h"
 #include "convert/experts.h"
 #include "experts/expert_plan.h"
@@ -38,8 +39,8 @@ static float float_of(mf_tensor_type type, const unsigned char *from, size_t i)
 static mf_status read_file(const mf_conversion *c, uint32_t file, uint64_t at, void *to,
                            uint64_t n_bytes, mf_error *error)
 {
-    return mf_convert_read(c->source_fds[file], c->source.source->table.files[file].path, to,
-                           (size_t)n_bytes, at, error);
+    return mf_read_at(c->source_fds[file], c->source.source->table.files[file].path, to,
+                      (size_t)n_bytes, at, "", error);
 }
 
 /* An array that the engine would convert and keep: the copy that it planned for this expert. The

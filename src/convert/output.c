@@ -502,22 +502,3 @@ void mf_output_abandon(mf_output_file *f)
         close(f->direct_fd);
     *f = (mf_output_file){.fd = -1, .direct_fd = -1};
 }
-
-mf_status mf_convert_read(int fd, const char *path, void *to, size_t n_bytes, uint64_t at,
-                          mf_error *error)
-{
-    unsigned char *out = to;
-    for (size_t done = 0; done < n_bytes;) {
-        const ssize_t n = pread(fd, out + done, n_bytes - done, (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return mf_fail_os(error, MF_ERR_IO, errno, "%s: read failed at byte %llu", path,
-                              (unsigned long long)(at + done));
-        if (n == 0)
-            return mf_fail_at(error, MF_ERR_FORMAT, at + done, "%s: file ends at byte %llu", path,
-                              (unsigned long long)(at + done));
-        done += (size_t)n;
-    }
-    return MF_OK;
-}

@@ -2,6 +2,7 @@
 /* Reading a model of the aligned form back, against its checksums. */
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/sized.h"
 #include "convert/convert.h"
 
@@ -47,7 +48,7 @@ static mf_status check_run(verification *v, int fd, const char *path, uint64_t a
     for (uint64_t done = 0; done < n_bytes;) {
         const uint64_t left = n_bytes - done;
         const size_t n = left < ROOM_BYTES ? (size_t)left : ROOM_BYTES;
-        MF_TRY(mf_convert_read(fd, path, v->room, n, at + done, error));
+        MF_TRY(mf_read_at(fd, path, v->room, n, at + done, "", error));
         mf_checksum_add(&c, v->room, n);
         MF_TRY(report(v, n, error));
         done += n;
@@ -67,7 +68,7 @@ static mf_status open_file(const char *path, int *fd, mf_error *error)
 static mf_status check_tensor(verification *v, int fd, const mf_tensor *t, const char *expected,
                               mf_error *error)
 {
-    const char *path = v->model.source->table.files[t->file].path;
+    const char *path = mf_source_path_of(v->model.source, t);
     uint64_t sum = 0;
     char text[20];
     MF_TRY(check_run(v, fd, path, t->offset, t->n_bytes, &sum, error));

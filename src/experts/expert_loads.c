@@ -375,10 +375,8 @@ static void count_end_of_reading(mf_expert_store *store)
  * touched until it can. */
 static void take_failure(mf_expert_store *store, mf_status status, const mf_error *error)
 {
-    if (mf_io_reset(store->io, NULL) != MF_OK) {
+    if (mf_io_reset(store->io, NULL) != MF_OK)
         store->is_broken = true;
-        store->broken_error = *error;
-    }
     count_end_of_reading(store);
     for (uint32_t i = 0; i < store->n_loads; i++) {
         mf_expert_load *load = &store->loads[i];

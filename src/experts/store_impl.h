@@ -177,7 +177,6 @@ struct mf_expert_store {
     uint32_t n_queued_told;        /* in the counters */
     unsigned char *read; /* a copy of what was read of an expert, while its parts are made of it */
     bool is_broken;      /* the engine failed and could not be started anew yet */
-    mf_error broken_error;
 
     mf_expert_fetch fetches[MF_EXPERT_FETCHES];
     mf_expert_fetch *open[MF_EXPERT_FETCHES]; /* the eldest first */

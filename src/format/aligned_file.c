@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,22 +125,7 @@ mf_status mf_aligned_entries_read(const unsigned char *bytes, const mf_aligned_h
     return MF_OK;
 }
 
-static mf_status read_at(int fd, const char *path, unsigned char *to, size_t n_bytes,
-                         mf_error *error)
-{
-    for (size_t done = 0; done < n_bytes;) {
-        ssize_t got = pread(fd, to + done, n_bytes - done, (off_t)done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return mf_fail_os(error, MF_ERR_IO, errno, "%s: read failed at byte %zu", path, done);
-        if (got == 0)
-            return mf_fail_at(error, MF_ERR_FORMAT, done,
-                              "%s: file ends at byte %zu inside its head", path, done);
-        done += (size_t)got;
-    }
-    return MF_OK;
-}
+#define IN_HEAD " inside its head"
 
 static mf_status read_entries(const mf_allocator *a, int fd, const char *path,
                               const mf_aligned_head *head, mf_aligned_entry **out, mf_error *error)
@@ -150,7 +136,7 @@ static mf_status read_entries(const mf_allocator *a, int fd, const char *path,
     mf_aligned_entry *entries = bytes != NULL ? mf_alloc(a, n_entries) : NULL;
     mf_status status = entries == NULL ? mf_fail_memory(error, n_bytes + n_entries, path) : MF_OK;
     if (status == MF_OK)
-        status = read_at(fd, path, bytes, n_bytes, error);
+        status = mf_read_at(fd, path, bytes, n_bytes, 0, IN_HEAD, error);
     if (status == MF_OK)
         status = mf_aligned_entries_read(bytes, head, path, entries, error);
     if (status == MF_OK)
@@ -175,7 +161,7 @@ mf_status mf_aligned_file_read(const mf_allocator *a, const char *path, mf_align
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         status = mf_fail(error, MF_ERR_FORMAT, "%s: not a regular file", path);
     if (status == MF_OK)
-        status = read_at(fd, path, bytes, sizeof bytes, error);
+        status = mf_read_at(fd, path, bytes, sizeof bytes, 0, IN_HEAD, error);
     if (status == MF_OK)
         status = mf_aligned_head_read(bytes, (uint64_t)st.st_size, path, head, error);
     if (status == MF_OK)

@@ -298,11 +298,6 @@ static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_err
     return MF_OK;
 }
 
-static const char *path_of(const mf_source *source, const mf_tensor *tensor)
-{
-    return source->table.files[tensor->file].path;
-}
-
 static mf_expert_layout expert_layout(const mf_source *source, uint32_t layer)
 {
     const mf_tensor_id first = {MF_ROLE_EXPERT_GATE, layer, 0};
@@ -391,7 +386,7 @@ static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_e
         if (!is_extra)
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: tensor %s belongs to nothing in this model (surplus)",
-                           path_of(source, t), t->name);
+                           mf_source_path_of(source, t), t->name);
         end = layer + 1 > end ? layer + 1 : end;
         const char *number = strstr(t->name, "layers.") + strlen("layers.");
         mf_source_leave_out(source, t, MF_LEFT_DRAFT, t->name,

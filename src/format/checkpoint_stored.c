@@ -36,11 +36,6 @@ static void module_of(const mf_tensor *data, char *module, size_t capacity)
     snprintf(module, capacity, "%.*s", (int)n, data->name);
 }
 
-static const char *path_of(const mf_source *source, const mf_tensor *tensor)
-{
-    return source->table.files[tensor->file].path;
-}
-
 mf_status mf_checkpoint_check_affine(const mf_source *source, const mf_stored *s, uint32_t bits,
                                      uint32_t group, mf_error *error)
 {
@@ -60,19 +55,19 @@ mf_status mf_checkpoint_check_affine(const mf_source *source, const mf_stored *s
     if (q.mode != NULL && !q.mode_is_general && strcmp(q.mode, "affine") != 0)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: quantization of %s: mode %s has no biases, but %s.biases exists in %s",
-                       path, module, q.mode, module, path_of(source, s->biases));
+                       path, module, q.mode, module, mf_source_path_of(source, s->biases));
     if (q.disabled)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: quantization.%s is false, but %s.scales exists in %s", path, module,
-                       module, path_of(source, s->scales));
+                       module, mf_source_path_of(source, s->scales));
     if (q.bits != 0 && q.bits != bits)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: quantization of %s: bits %u, but the tensor in %s has %u bits", path,
-                       module, q.bits, path_of(source, s->data), bits);
+                       module, q.bits, mf_source_path_of(source, s->data), bits);
     if (q.group != 0 && q.group != group)
         return mf_fail(error, MF_ERR_FORMAT,
                        "%s: quantization of %s: group_size %u, but the scales in %s have %u", path,
-                       module, q.group, path_of(source, s->scales), group);
+                       module, q.group, mf_source_path_of(source, s->scales), group);
     return MF_OK;
 }
 

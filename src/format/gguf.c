@@ -4,6 +4,7 @@
 #include "format/gguf.h"
 
 #include "base/checked.h"
+#include "base/files.h"
 #include "base/little_endian.h"
 #include "format/checkpoint_mistakes.h"
 
@@ -62,18 +63,12 @@ static mf_status grow_bytes(mf_gguf *g, size_t wanted, mf_error *error)
 static mf_status read_more(gguf_reader *r)
 {
     mf_gguf *g = r->g;
-    while (r->fd >= 0 && g->n_bytes < g->capacity) {
-        ssize_t got =
-            pread(r->fd, g->bytes + g->n_bytes, g->capacity - g->n_bytes, (off_t)g->n_bytes);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return mf_fail_os(r->error, MF_ERR_IO, errno, "%s: read failed at byte %zu", g->path,
-                              g->n_bytes);
-        if (got == 0)
-            break;
-        g->n_bytes += (size_t)got;
-    }
+    const size_t n_asked = r->fd >= 0 ? g->capacity - g->n_bytes : 0;
+    const size_t n_read = mf_read_whole(r->fd, g->bytes + g->n_bytes, n_asked, g->n_bytes);
+    g->n_bytes += n_read;
+    if (n_read < n_asked && errno != 0)
+        return mf_fail_os(r->error, MF_ERR_IO, errno, "%s: read failed at byte %zu", g->path,
+                          g->n_bytes);
     return MF_OK;
 }
 

@@ -11,11 +11,6 @@ static mf_gguf_source *gguf_of(const mf_source *source)
     return (mf_gguf_source *)(uintptr_t)source;
 }
 
-static const char *path_of(const mf_source *source, const mf_tensor *tensor)
-{
-    return source->table.files[tensor->file].path;
-}
-
 /* ----------------------------------------------------------------------------------- tensors -- */
 
 static bool has(const mf_source *source, mf_tensor_id id)
@@ -60,8 +55,8 @@ static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_err
     }
     if (t->type == MF_TENSOR_BLOCKS && t->kind == 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "%s: tensor %s: values of type %s are not supported yet", path_of(source, t),
-                       t->name, t->type_name);
+                       "%s: tensor %s: values of type %s are not supported yet",
+                       mf_source_path_of(source, t), t->name, t->type_name);
     t->used = true;
     t->is_negated_exp = id.role == MF_ROLE_LINEAR_A_LOG;
     if (id.role == MF_ROLE_SHARED_ROUTER)
@@ -121,7 +116,7 @@ static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_e
         if (layer < n_layers || layer >= gguf_of(source)->n_blocks)
             return mf_fail(error, MF_ERR_FORMAT,
                            "%s: tensor %s belongs to nothing in this model (surplus)",
-                           path_of(source, t), t->name);
+                           mf_source_path_of(source, t), t->name);
         end = layer + 1 > end ? layer + 1 : end;
         mf_source_leave_out(source, t, MF_LEFT_DRAFT, t->name,
                             (size_t)(strchr(t->name + strlen("blk."), '.') + 1 - t->name));
@@ -255,7 +250,7 @@ static mf_status read_rope_factors(mf_gguf_source *g, mf_error *error)
     mf_tensor *t = mf_tensor_find(&g->source.table, MF_GGUF_ROPE_FACTORS);
     if (t == NULL)
         return MF_OK;
-    const char *path = path_of(&g->source, t);
+    const char *path = mf_source_path_of(&g->source, t);
     if (t->type != MF_TENSOR_F32 || t->n_dims != 1 || t->shape[0] == 0 ||
         t->shape[0] > MF_GGUF_MAX_ROPE_FACTORS)
         return mf_fail(error, MF_ERR_FORMAT, "%s: tensor %s: expected a list of 1 to %d of F32",

@@ -2,6 +2,7 @@
 /* JSON files through yyjson. */
 #include "format/json.h"
 
+#include "base/files.h"
 #include "format/checkpoint_mistakes.h"
 
 #include <errno.h>
@@ -163,18 +164,12 @@ mf_status mf_json_check_names(const mf_json *json, mf_error *error)
 
 static mf_status read_all(int fd, const char *path, char *text, size_t n_bytes, mf_error *error)
 {
-    size_t done = 0;
-    while (done < n_bytes) {
-        ssize_t got = read(fd, text + done, n_bytes - done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return mf_fail_os(error, MF_ERR_IO, errno, "%s: read failed at byte %zu", path, done);
-        if (got == 0)
-            return mf_fail_at(error, MF_ERR_FORMAT, done, "%s: file shrank while being read", path);
-        done += (size_t)got;
-    }
-    return MF_OK;
+    const size_t n = mf_read_whole(fd, text, n_bytes, 0);
+    if (n == n_bytes)
+        return MF_OK;
+    return errno != 0
+               ? mf_fail_os(error, MF_ERR_IO, errno, "%s: read failed at byte %zu", path, n)
+               : mf_fail_at(error, MF_ERR_FORMAT, n, "%s: file shrank while being read", path);
 }
 
 static mf_status measure(int fd, const char *path, size_t max_bytes, size_t *out, mf_error *error)

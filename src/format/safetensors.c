@@ -7,6 +7,7 @@
 #include "format/tensors.h"
 
 #include "base/checked.h"
+#include "base/files.h"
 #include "format/checkpoint_mistakes.h"
 #include "format/json_members.h"
 
@@ -128,33 +129,14 @@ mf_status mf_safetensors_parse(mf_tensor_table *table, uint32_t file, const char
     return status;
 }
 
-static mf_status read_at(int fd, const char *path, void *dest, size_t n_bytes, uint64_t offset,
-                         mf_error *error)
-{
-    unsigned char *out = dest;
-    size_t done = 0;
-    while (done < n_bytes) {
-        ssize_t got = pread(fd, out + done, n_bytes - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return mf_fail_os(error, MF_ERR_IO, errno, "%s: read failed at byte %llu", path,
-                              (unsigned long long)(offset + done));
-        if (got == 0)
-            return mf_fail_at(error, MF_ERR_FORMAT, offset + done,
-                              "%s: file ends at byte %llu inside the header", path,
-                              (unsigned long long)(offset + done));
-        done += (size_t)got;
-    }
-    return MF_OK;
-}
+#define IN_HEADER " inside the header"
 
 static mf_status read_header(mf_tensor_table *table, int fd, uint32_t file, mf_error *error)
 {
     const char *path = table->files[file].path;
     uint64_t file_bytes = table->files[file].n_bytes;
     unsigned char length_bytes[8];
-    MF_TRY(read_at(fd, path, length_bytes, sizeof length_bytes, 0, error));
+    MF_TRY(mf_read_at(fd, path, length_bytes, sizeof length_bytes, 0, IN_HEADER, error));
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--)
         length = length << 8 | length_bytes[i];
@@ -171,7 +153,7 @@ static mf_status read_header(mf_tensor_table *table, int fd, uint32_t file, mf_e
     char *header = mf_alloc(&table->allocator, (size_t)length);
     if (header == NULL)
         return mf_fail_memory(error, (size_t)length, path);
-    mf_status status = read_at(fd, path, header, (size_t)length, 8, error);
+    mf_status status = mf_read_at(fd, path, header, (size_t)length, 8, IN_HEADER, error);
     if (status == MF_OK)
         status = mf_safetensors_parse(table, file, path, (mf_json_piece){header, (size_t)length, 8},
                                       file_bytes, error);

@@ -275,6 +275,12 @@ mf_status mf_source_open(const mf_allocator *a, const char *path, uint32_t packe
 /* Takes NULL inside. */
 void mf_source_close(mf_source **source);
 
+/* The file that the tensor is in. */
+static inline const char *mf_source_path_of(const mf_source *source, const mf_tensor *tensor)
+{
+    return source->table.files[tensor->file].path;
+}
+
 /* Notes a tensor of a part that is left out; the part's names begin with n_names bytes of `names`.
  */
 void mf_source_leave_out(mf_source *source, const mf_tensor *tensor, const char *what,

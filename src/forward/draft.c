@@ -27,12 +27,7 @@ static uint64_t state_bytes(const mf_runner *r)
 /* Rows of draft_rows. */
 static void copy_states(mf_runner *r, mf_span from, mf_span to, uint32_t n_rows)
 {
-    const mf_op copy = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n_rows,
-        .u.copy_rows = {
-            .x = from, .out = to, .rows = r->draft_rows, .n_cols = mf_draft_width(&r->h)}};
-    mf_record(r, &copy);
+    mf_record_copy_rows(r, n_rows, from, r->draft_rows, to, mf_draft_width(&r->h));
 }
 
 /* A norm of every other row of plan.draft.in: of embeddings, or of states. */
@@ -129,16 +124,11 @@ static void gather(mf_runner *r, const mf_draft_part *parts, uint32_t n_parts, u
         .kind = MF_OP_EMBED,
         .n_rows = n_rows,
         .u.embed = {.weight = r->weights.embed, .tokens = r->row_tokens, .out = d->source}};
-    const mf_op copy = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = 2 * n_rows,
-        .u.copy_rows = {
-            .x = d->source, .out = d->in, .rows = r->draft_rows, .n_cols = r->h.hidden_size}};
     mf_record(r, &embed);
     if (r->h.n_streams != 0)
         copy_states(r, states_of(r), d->in, n_rows);
     else
-        mf_record(r, &copy);
+        mf_record_copy_rows(r, 2 * n_rows, d->source, r->draft_rows, d->in, r->h.hidden_size);
 }
 
 /* plan.h = the layer's normed input, of what was gathered. */
@@ -166,15 +156,10 @@ static void make_streams(mf_runner *r, uint32_t n_rows)
         mf_record_matmul(r, n_all - i < p->n_chunk ? n_all - i : p->n_chunk, &w->state_in,
                          mf_span_at(p->draft.in, i * row_bytes),
                          mf_span_at(p->streams, i * row_bytes));
-    const mf_op copy = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n_all,
-        .u.copy_rows = {
-            .x = p->x, .out = p->draft.in, .rows = r->stream_rows, .n_cols = r->h.hidden_size}};
     const mf_op add = {.kind = MF_OP_ADD,
                        .n_rows = n_all,
                        .u.add = {.x = p->streams, .y = p->draft.in, .n_cols = r->h.hidden_size}};
-    mf_record(r, &copy);
+    mf_record_copy_rows(r, n_all, p->x, r->stream_rows, p->draft.in, r->h.hidden_size);
     mf_record(r, &add);
 }
 
@@ -211,15 +196,10 @@ static mf_status propose(mf_runner *r, const mf_draft_part *parts, uint32_t n, m
 {
     const mf_plan *p = &r->plan;
     const uint64_t logits_bytes = (uint64_t)r->h.n_vocab * sizeof(float);
-    const mf_op copy = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n,
-        .u.copy_rows = {
-            .x = p->x, .out = p->last, .rows = r->row_list, .n_cols = r->h.hidden_size}};
     if (r->h.n_streams != 0)
         mf_streams_last(r, n, &r->weights.draft.streams);
     else
-        mf_record(r, &copy);
+        mf_record_copy_rows(r, n, p->x, r->row_list, p->last, r->h.hidden_size);
     if (!r->h.draft_feeds_normed)
         ask_fed(r, parts, n, r->h.n_streams != 0 ? p->last_streams : p->last);
     mf_record_rmsnorm(r, n, p->last, r->weights.draft.norm, p->last);
@@ -274,12 +254,7 @@ mf_status mf_forward_draft(mf_runner *r, const mf_draft_part *parts, uint32_t n_
     r->inputs = NULL;
     r->routed.is_on = r->ahead.is_on = false;
     mf_profile_begin(r->profile);
-    mf_status status = run(r, parts, n_parts, watch, error);
-    mf_backend *const both[] = {r->backend, r->experts};
-    for (int i = 0; i < (mf_experts_are_apart(r) ? 2 : 1); i++) {
-        mf_status ended = mf_finish(r, both[i], status == MF_OK ? error : NULL);
-        status = status == MF_OK ? ended : status;
-    }
+    const mf_status status = mf_finish_all(r, run(r, parts, n_parts, watch, error), error);
     mf_profile_end(r->profile, 0);
     r->tap = tap;
     r->foresight = foresight;

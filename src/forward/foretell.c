@@ -55,14 +55,8 @@ static mf_span fold(mf_runner *r, uint32_t n_rows)
     const uint64_t n_bytes = (uint64_t)n_rows * r->h.hidden_size * sizeof(float);
     const mf_span state = mf_span_at(p->expert_out, n_bytes + BETWEEN);
     const mf_span shared = mf_span_at(state, n_bytes);
-    mf_op copy = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n_rows,
-        .u.copy_rows = {.x = p->x, .out = state, .rows = in_order, .n_cols = r->h.hidden_size}};
-    mf_record(r, &copy);
-    copy.u.copy_rows.x = p->mlp_out;
-    copy.u.copy_rows.out = shared;
-    mf_record(r, &copy);
+    mf_record_copy_rows(r, n_rows, p->x, in_order, state, r->h.hidden_size);
+    mf_record_copy_rows(r, n_rows, p->mlp_out, in_order, shared, r->h.hidden_size);
     const mf_op sum = {
         .kind = MF_OP_COMBINE,
         .n_rows = n_rows,

@@ -136,16 +136,11 @@ static void head(mf_runner *r, uint32_t n)
     const mf_plan *p = &r->plan;
     const mf_stage before = mf_profile_enter(r->profile, MF_STAGE_HEAD);
     const uint64_t row_bytes = (uint64_t)r->h.hidden_size * sizeof(float);
-    const mf_op copy = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n,
-        .u.copy_rows = {
-            .x = p->x, .out = p->last, .rows = r->row_list, .n_cols = r->h.hidden_size}};
     const bool is_made = r->h.n_streams != 0;
     if (is_made)
         mf_streams_last(r, n, &r->weights.head_streams);
     else if (n > 1)
-        mf_record(r, &copy);
+        mf_record_copy_rows(r, n, p->x, r->row_list, p->last, r->h.hidden_size);
     const mf_span from = is_made || n > 1 ? p->last : mf_span_at(p->x, r->row_list[0] * row_bytes);
     mf_record_rmsnorm(r, n, from, r->weights.final_norm, p->last);
     const mf_op op = {
@@ -421,12 +416,7 @@ mf_status mf_forward(mf_runner *r, const mf_batch *batch, mf_error *error)
     mf_profile_begin(r->profile);
     mf_status status = run(r, batch, error);
     mf_relay_end(r);
-    /* Also after a failure: nothing may still write to what the caller is about to give back. */
-    mf_backend *const both[] = {r->backend, r->experts};
-    for (int i = 0; i < (mf_experts_are_apart(r) ? 2 : 1); i++) {
-        mf_status ended = mf_finish(r, both[i], status == MF_OK ? error : NULL);
-        status = status == MF_OK ? ended : status;
-    }
+    status = mf_finish_all(r, status, error);
     const mf_status relayed = mf_relay_check(r, status == MF_OK ? error : NULL);
     status = status == MF_OK ? relayed : status;
     if (r->tap != NULL)

@@ -269,6 +269,18 @@ static inline mf_status mf_finish(mf_runner *r, mf_backend *be, mf_error *error)
     return status;
 }
 
+/* Of a pass: waits for all its devices, also where it failed with `status`, so that nothing still
+ * writes to what the caller is about to give back. Returns the first failure; *error is of it. */
+static inline mf_status mf_finish_all(mf_runner *r, mf_status status, mf_error *error)
+{
+    mf_backend *const both[] = {r->backend, r->experts};
+    for (int i = 0; i < (mf_experts_are_apart(r) ? 2 : 1); i++) {
+        const mf_status ended = mf_finish(r, both[i], status == MF_OK ? error : NULL);
+        status = status == MF_OK ? ended : status;
+    }
+    return status;
+}
+
 /* What the batch's owner says between layers. */
 static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
 {
@@ -276,11 +288,11 @@ static inline mf_status mf_batch_check(const mf_batch *batch, mf_error *error)
     return w->check != NULL ? w->check(w->ctx, error) : MF_OK;
 }
 
-/* Where the operation was computed at once, what is read ahead goes on: little of it is in flight
- * at a time, so that it has to be looked after. */
 /* Adds what the operation costs at least to the runner's counts. */
 void mf_count_op(mf_runner *r, const mf_op *op);
 
+/* Where the operation was computed at once, what is read ahead goes on: little of it is in flight
+ * at a time, so that it has to be looked after. */
 static inline void mf_record(mf_runner *r, const mf_op *op)
 {
     mf_count_op(r, op);
@@ -290,6 +302,16 @@ static inline void mf_record(mf_runner *r, const mf_op *op)
         r->backend->ops->record(r->backend, op);
     if ((r->foresight != NULL || r->split.is_on) && !r->backend->ops->runs_later)
         mf_expert_store_poll(r->store);
+}
+
+/* out[i] = x[rows[i]], of n_cols each. */
+static inline void mf_record_copy_rows(mf_runner *r, uint32_t n_rows, mf_span x,
+                                       const uint32_t *rows, mf_span out, uint32_t n_cols)
+{
+    const mf_op op = {.kind = MF_OP_COPY_ROWS,
+                      .n_rows = n_rows,
+                      .u.copy_rows = {.x = x, .out = out, .rows = rows, .n_cols = n_cols}};
+    mf_record(r, &op);
 }
 
 /* Over rows of hidden_size. */

@@ -58,12 +58,7 @@ static void scale_inputs(mf_runner *r, uint32_t n_rows)
     const mf_plan *p = &r->plan;
     if (!r->h.router.scales_input)
         return;
-    const mf_op clear = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n_rows,
-        .u.copy_rows = {
-            .x = p->zeros, .out = p->moe_x, .rows = r->same_row, .n_cols = r->h.hidden_size}};
-    mf_record(r, &clear);
+    mf_record_copy_rows(r, n_rows, p->zeros, r->same_row, p->moe_x, r->h.hidden_size);
     const mf_op op = {.kind = MF_OP_COMBINE,
                       .n_rows = n_rows,
                       .u.combine = {.x = p->moe_x,

@@ -20,14 +20,9 @@ mf_status mf_streams_reserve(mf_runner *r, mf_error *error)
 void mf_streams_begin(mf_runner *r, uint32_t n_rows)
 {
     const uint32_t n = r->h.n_streams;
-    const mf_op copy = {.kind = MF_OP_COPY_ROWS,
-                        .n_rows = n_rows * n,
-                        .u.copy_rows = {.x = r->plan.x,
-                                        .out = r->plan.streams,
-                                        .rows = r->stream_rows,
-                                        .n_cols = r->h.hidden_size}};
     if (n != 0)
-        mf_record(r, &copy);
+        mf_record_copy_rows(r, n_rows * n, r->plan.x, r->stream_rows, r->plan.streams,
+                            r->h.hidden_size);
 }
 
 static mf_op mix(const mf_runner *r, const mf_stream_weights *w, uint32_t n_rows)
@@ -74,26 +69,17 @@ void mf_streams_out(mf_runner *r, uint32_t n_rows, mf_span y)
 void mf_streams_join(mf_runner *r, uint32_t layer, uint32_t n_rows)
 {
     const mf_plan *p = &r->plan;
-    const mf_op clear = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n_rows,
-        .u.copy_rows = {
-            .x = p->zeros, .out = p->x, .rows = r->same_row, .n_cols = r->h.hidden_size}};
     const mf_layer_weights *w = &r->weights.layers[layer];
     mf_streams_out(r, n_rows, p->y);
     mf_streams_in(r, n_rows, &w->mlp_streams, w->post_norm);
-    mf_record(r, &clear); /* what the block adds to x is its result then */
+    /* what the block adds to x is its result then */
+    mf_record_copy_rows(r, n_rows, p->zeros, r->same_row, p->x, r->h.hidden_size);
 }
 
 void mf_streams_last(mf_runner *r, uint32_t n, const mf_stream_weights *w)
 {
     const mf_plan *p = &r->plan;
     const uint32_t width = r->h.n_streams * r->h.hidden_size;
-    const mf_op copy = {
-        .kind = MF_OP_COPY_ROWS,
-        .n_rows = n,
-        .u.copy_rows = {
-            .x = p->streams, .out = p->last_streams, .rows = r->row_list, .n_cols = width}};
     mf_op op = mix(r, w, n);
     op.u.streams_in.streams = p->last_streams;
     op.u.streams_in.out = p->last;
@@ -103,7 +89,7 @@ void mf_streams_last(mf_runner *r, uint32_t n, const mf_stream_weights *w)
         .kind = MF_OP_MATMUL,
         .n_rows = n,
         .u.matmul = {.x = p->last_streams, .n = 1, .weight = {w->fn}, .y = {p->mixes}}};
-    mf_record(r, &copy);
+    mf_record_copy_rows(r, n, p->streams, r->row_list, p->last_streams, width);
     mf_record(r, &product);
     mf_record(r, &op);
 }

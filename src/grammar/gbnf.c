@@ -3,6 +3,7 @@
  * comments, and tokens by name or number. */
 #include "grammar/grammar.h"
 
+#include "base/digits.h"
 #include "text/utf8.h"
 
 #include <stdlib.h>
@@ -75,13 +76,9 @@ static uint32_t read_hex(reader *g, int n)
 {
     uint32_t value = 0;
     for (int i = 0; i < n; i++, g->at++) {
-        const char c = peek(g);
-        if (c >= '0' && c <= '9')
-            value = value * 16 + (uint32_t)(c - '0');
-        else if ((c | 32) >= 'a' && (c | 32) <= 'f')
-            value = value * 16 + (uint32_t)((c | 32) - 'a' + 10);
-        else
+        if (!mf_is_hex(peek(g)))
             return (void)fail(g, "expected a hexadecimal digit"), 0;
+        value = value * 16 + (uint32_t)mf_digit_of(peek(g));
     }
     if (value > MF_MAX_CODE_POINT || (value >= 0xD800 && value <= 0xDFFF))
         return (void)fail(g, "the escape is no character"), 0;

@@ -2,6 +2,7 @@
 /* Patterns from text to trees. \d, \w and \s are ECMAScript's. */
 #include "grammar/pattern.h"
 
+#include "base/digits.h"
 #include "text/utf8.h"
 
 #define MAX_DEPTH 100
@@ -81,13 +82,9 @@ static bool read_hex(reader *g, int n, uint32_t *out)
     if (g->end - g->at < n)
         return false;
     for (int i = 0; i < n; i++) {
-        const char c = g->at[i];
-        if (c >= '0' && c <= '9')
-            value = value * 16 + (uint32_t)(c - '0');
-        else if ((c | 32) >= 'a' && (c | 32) <= 'f')
-            value = value * 16 + (uint32_t)((c | 32) - 'a' + 10);
-        else
+        if (!mf_is_hex(g->at[i]))
             return false;
+        value = value * 16 + (uint32_t)mf_digit_of(g->at[i]);
     }
     g->at += n;
     *out = value;

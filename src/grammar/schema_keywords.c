@@ -2,6 +2,8 @@
 /* Which keywords there are, what a reference points to, and which schemas exclude each other. */
 #include "grammar/schema.h"
 
+#include "base/digits.h"
+
 #include <stdlib.h>
 
 typedef enum keyword_kind {
@@ -126,13 +128,6 @@ bool mf_schema_says_more(yyjson_val *schema, const char *const *but)
 
 /* -------------------------------------------------------------------------------- references -- */
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
-
 /* A step of a JSON pointer, with %XX, ~0 and ~1 as what they stand for. */
 static size_t read_step(const char **at, const char *end, char *out, size_t capacity)
 {
@@ -140,8 +135,8 @@ static size_t read_step(const char **at, const char *end, char *out, size_t capa
     const char *c = *at;
     while (c < end && *c != '/' && n < capacity) {
         char byte = *c++;
-        if (byte == '%' && end - c >= 2 && hex_digit(c[0]) >= 0 && hex_digit(c[1]) >= 0) {
-            byte = (char)(hex_digit(c[0]) * 16 + hex_digit(c[1]));
+        if (byte == '%' && end - c >= 2 && mf_is_hex(c[0]) && mf_is_hex(c[1])) {
+            byte = (char)(mf_digit_of(c[0]) * 16 + mf_digit_of(c[1]));
             c += 2;
         }
         if (byte == '~' && c < end && (*c == '0' || *c == '1'))

@@ -254,7 +254,6 @@ static bool make_groups(mf_vocabulary *v, entry *entries, size_t n)
     size_t first = 0;
     choose_groups(v, entries, n);
     qsort(entries, n, sizeof *entries, compare_entries);
-    v->n_plain = n;
     for (size_t i = 0; i < v->n_groups; i++) {
         mf_token_group *g = &v->groups[i];
         g->first = first;

@@ -56,9 +56,8 @@ struct mf_vocabulary {
     mf_trie rest;
     uint32_t *same;         /* [n_tokens] the next token of the same bytes, or MF_NO_TOKEN */
     uint32_t *plain_all;    /* [n_words] mask of the plain ones */
-    uint32_t *plain_sorted; /* [n_plain] by group, then by number of characters */
-    uint8_t *plain_chars;   /* [n_plain] that number */
-    size_t n_plain;
+    uint32_t *plain_sorted; /* of the plain ones, by group, then by number of characters */
+    uint8_t *plain_chars;   /* beside them: that number */
     size_t longest_bytes;
     uint32_t *ends; /* [n_words] mask of the tokens that end an answer */
 };

@@ -323,15 +323,22 @@ static mf_status take_file(mf_io *io, const char *path, int fd, uint32_t *file_o
     return MF_OK;
 }
 
-mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_error *error)
+/* Before it is opened: what is no file might keep the caller waiting. */
+static mf_status check_regular(const char *path, mf_error *error)
 {
-    if (io->n_in_flight > 0)
-        return mf_fail(error, MF_ERR_ARGUMENT, "%s: added while reads are in flight", path);
     struct stat info;
     if (stat(path, &info) != 0)
         return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);
     if (!S_ISREG(info.st_mode))
         return mf_fail(error, MF_ERR_FORMAT, "%s: not a regular file", path);
+    return MF_OK;
+}
+
+mf_status mf_io_add_file(mf_io *io, const char *path, uint32_t *file_out, mf_error *error)
+{
+    if (io->n_in_flight > 0)
+        return mf_fail(error, MF_ERR_ARGUMENT, "%s: added while reads are in flight", path);
+    MF_TRY(check_regular(path, error));
     io_file file = {0};
     MF_TRY(open_descriptor(io, path, &file, error));
     return take_file(io, path, file.fd, file_out, error);
@@ -416,14 +423,10 @@ static mf_status take_copy(mf_io *io, uint32_t number, uint32_t drive, io_file *
 mf_status mf_io_add_copy(mf_io *io, uint32_t file, uint32_t drive, const char *path,
                          mf_error *error)
 {
-    struct stat info;
     if (io->n_in_flight > 0 || file >= io->n_files || drive >= MF_IO_COPIES_MAX ||
         io->files[file].copies[drive].path != NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "%s: no copy can be added here", path);
-    if (stat(path, &info) != 0)
-        return mf_fail_os(error, errno == ENOENT ? MF_ERR_NOT_FOUND : MF_ERR_IO, errno, "%s", path);
-    if (!S_ISREG(info.st_mode))
-        return mf_fail(error, MF_ERR_FORMAT, "%s: not a regular file", path);
+    MF_TRY(check_regular(path, error));
     io_file copy = {.path = (char *)path, .path_bytes = strlen(path) + 1};
     MF_TRY(open_descriptor(io, path, &copy, error));
     mf_status status = take_copy(io, file, drive, &copy, error);

@@ -30,7 +30,7 @@ void mf_binder_free(mf_binder *binder)
 
 static const char *path_of(const mf_binder *binder, const mf_tensor *tensor)
 {
-    return binder->source->table.files[tensor->file].path;
+    return mf_source_path_of(binder->source, tensor);
 }
 
 mf_status mf_bind_wrong_shape(const mf_binder *binder, const mf_tensor *t, const char *expected,
@@ -64,7 +64,7 @@ static void expect(mf_matrix_shape s, uint64_t n_rows, uint64_t n_cols, const ch
     snprintf(text + used, 160 - used, "%s", rest);
 }
 
-static bool float_type(mf_tensor_type type, mf_dtype *out)
+bool mf_float_type_of(mf_tensor_type type, mf_dtype *out)
 {
     if (type != MF_TENSOR_F32 && type != MF_TENSOR_F16 && type != MF_TENSOR_BF16)
         return false;
@@ -93,7 +93,7 @@ static mf_status describe_affine(mf_binder *binder, mf_matrix_shape s, mf_stored
         expect(s, s.n_rows, s.n_cols, " packed into 32-bit words, dtype U32", expected);
         return mf_bind_wrong_shape(binder, data, expected, error);
     }
-    if (!float_type(scales->type, &m->shape.float_type) ||
+    if (!mf_float_type_of(scales->type, &m->shape.float_type) ||
         !has_shape(scales, s, s.n_rows, n_groups) || n_groups == 0 || s.n_cols % n_groups != 0)
         return mf_bind_wrong_shape(binder, scales, "one floating-point scale per group of each row",
                                    error);
@@ -118,7 +118,7 @@ static mf_status describe_float(mf_binder *binder, mf_matrix_shape s, mf_stored_
                                 mf_error *error)
 {
     m->shape.kind = MF_WEIGHT_FLOAT;
-    if (float_type(m->data->type, &m->shape.float_type) &&
+    if (mf_float_type_of(m->data->type, &m->shape.float_type) &&
         has_shape(m->data, s, s.n_rows, s.n_cols))
         return MF_OK;
     char expected[160];
@@ -186,7 +186,7 @@ static mf_status describe_integers(mf_binder *binder, mf_matrix_shape s, mf_stor
         expect(s, s.n_rows, s.n_cols, " of 4 or 8 bits in 32-bit words, dtype I32", expected);
         return mf_bind_wrong_shape(binder, data, expected, error);
     }
-    if (!float_type(scales->type, &m->shape.float_type) ||
+    if (!mf_float_type_of(scales->type, &m->shape.float_type) ||
         !has_shape(scales, s, s.n_rows, n_groups) || group * n_groups != s.n_cols ||
         (group != 32 && group != 64 && group != 128))
         return mf_bind_wrong_shape(
@@ -208,7 +208,7 @@ static mf_status describe_fp8_rows(mf_binder *binder, mf_matrix_shape s, mf_stor
         expect(s, s.n_rows, s.n_cols, " of F8_E4M3", expected);
         return mf_bind_wrong_shape(binder, m->data, expected, error);
     }
-    if (!float_type(m->scales->type, &type) || s.n_stacked != 0 ||
+    if (!mf_float_type_of(m->scales->type, &type) || s.n_stacked != 0 ||
         (is_one ? !is_one_value(m->scales) : !has_shape(m->scales, s, s.n_rows, 1))) {
         expect(s, s.n_rows, 1, " of F32, F16 or BF16, or one value for all rows", expected);
         return mf_bind_wrong_shape(binder, m->scales, expected, error);
@@ -564,7 +564,7 @@ mf_status mf_bind_norm(mf_binder *binder, mf_tensor_id id, uint64_t n, float cen
     for (uint32_t i = 0; i < t->n_dims && i < MF_MAX_DIMS; i++)
         n_elements *= t->shape[i];
     mf_dtype type;
-    if (!float_type(t->type, &type) || n_elements != n || t->n_dims > MF_MAX_DIMS) {
+    if (!mf_float_type_of(t->type, &type) || n_elements != n || t->n_dims > MF_MAX_DIMS) {
         char expected[96];
         snprintf(expected, sizeof expected, "%llu values of F32, F16 or BF16",
                  (unsigned long long)n);

@@ -119,6 +119,8 @@ typedef struct mf_stored_matrix {
     };
 } mf_stored_matrix;
 
+/* The type of floats that a tensor has; false: it has none. */
+bool mf_float_type_of(mf_tensor_type type, mf_dtype *out);
 /* A tensor is not what it has to be. */
 mf_status mf_bind_wrong_shape(const mf_binder *binder, const mf_tensor *t, const char *expected,
                               mf_error *error);

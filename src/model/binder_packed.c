@@ -6,14 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool float_type(mf_tensor_type type, mf_dtype *out)
-{
-    if (type != MF_TENSOR_F32 && type != MF_TENSOR_F16 && type != MF_TENSOR_BF16)
-        return false;
-    *out = type == MF_TENSOR_F32 ? MF_F32 : type == MF_TENSOR_F16 ? MF_F16 : MF_BF16;
-    return true;
-}
-
 /* Bits and groups, as the shapes of values and scales say: shapes that say nothing give 0. */
 static void measure(const mf_stored *s, mf_repack *r)
 {
@@ -76,7 +68,7 @@ mf_status mf_bind_packed(mf_binder *binder, mf_matrix_shape s, const mf_stored *
 {
     if (stored->data->packing == MF_PACKING_BLOCKS)
         return bind_blocks(binder, s, stored, out, error);
-    const char *path = binder->source->table.files[stored->data->file].path;
+    const char *path = mf_source_path_of(binder->source, stored->data);
     const char *name = stored->data->name;
     mf_repack r = {.packing = stored->data->packing, .has_zeros = stored->zeros != NULL};
     r.shape = (mf_weight_shape){.n_rows = s.n_rows, .n_cols = s.n_cols};
@@ -85,7 +77,7 @@ mf_status mf_bind_packed(mf_binder *binder, mf_matrix_shape s, const mf_stored *
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: tensor %s: %s of several matrices in one tensor is not supported", path,
                        name, mf_packing_name(r.packing));
-    if (!float_type(stored->scales->type, &r.scale_type))
+    if (!mf_float_type_of(stored->scales->type, &r.scale_type))
         return mf_bind_wrong_shape(binder, stored->scales, "scales of F32, F16 or BF16", error);
     measure(stored, &r);
     if (!mf_repack_choose(&r))
@@ -125,7 +117,7 @@ mf_status mf_bind_place_packed(mf_binder *binder, const mf_stored_matrix *m,
     if (m->repack.packing == MF_PACKING_BLOCKS && m->repack.n_groups == 0)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
                        "%s: tensor %s: %s of several matrices in one tensor is not supported",
-                       binder->source->table.files[m->packed[0]->file].path, m->packed[0]->name,
+                       mf_source_path_of(binder->source, m->packed[0]), m->packed[0]->name,
                        mf_packing_name(m->repack.packing));
     mf_making k = {.repack = m->repack, .first_run = binder->n_rows, .n_runs = rows->n_runs};
     MF_TRY(keep_rows(binder, rows, error));
@@ -191,7 +183,7 @@ static mf_status check_alike(const mf_binder *binder, const mf_repack *first,
         return MF_OK;
     return mf_fail(error, MF_ERR_UNSUPPORTED,
                    "%s: tensor %s: experts of a layer must be all quantised alike",
-                   binder->source->table.files[m->packed[0]->file].path, m->packed[0]->name);
+                   mf_source_path_of(binder->source, m->packed[0]), m->packed[0]->name);
 }
 
 mf_status mf_bind_packed_expert(mf_binder *binder, const mf_hparams *h, mf_expert_id id,

@@ -28,8 +28,8 @@ typedef struct mf_layout {
     bool overflow;
 } mf_layout;
 
-/* The next n_rows x n_cols values. */
-mf_span mf_layout_take(mf_layout *layout, uint64_t n_rows, uint64_t n_cols, mf_dtype type);
+/* The next n_rows x n_cols values of float32. */
+mf_span mf_layout_take(mf_layout *layout, uint64_t n_rows, uint64_t n_cols);
 
 /* Activation spans that a kind has at most; what each is, its file says. */
 #define MF_KIND_SPANS 12

@@ -2,11 +2,11 @@
 #include "model/load_packed.h"
 
 #include "base/checked.h"
+#include "base/files.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #define READ_BYTES ((uint64_t)4 << 20)
 
@@ -55,20 +55,12 @@ static void read_piece(packed_matrix *m, uint32_t array, uint64_t first)
     const uint64_t left = m->n_bytes[array] - first, n = left < READ_BYTES ? left : READ_BYTES;
     const int fd = m->load->fds[m->k->file[array]];
     unsigned char *to = m->room + (m->stored[array] - m->room) + first;
-    for (uint64_t done = 0; done < n;) {
-        const uint64_t at = m->k->source[array] + first + done;
-        const int refused = mf_await_bytes(&m->load->binder->source->await, fd, at, n - done);
-        const ssize_t got = refused != 0 ? -1 : pread(fd, to + done, n - done, (off_t)at);
-        errno = refused != 0 ? refused : errno;
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            atomic_store(&m->os_errno, got == 0 ? 0 : errno);
-            atomic_store(&m->failed, (int)array + 1);
-            return;
-        }
-        done += (uint64_t)got;
-    }
+    const uint64_t at = m->k->source[array] + first;
+    const int refused = mf_await_bytes(&m->load->binder->source->await, fd, at, n);
+    if (refused == 0 && mf_read_whole(fd, to, n, at) == n)
+        return;
+    atomic_store(&m->os_errno, refused != 0 ? refused : errno);
+    atomic_store(&m->failed, (int)array + 1);
 }
 
 static void run_read(void *ctx, uint32_t task, uint32_t thread)

@@ -3,6 +3,7 @@
  * tensors by several of them. Reading, converting and uploading go on side by side. */
 #include "model/model.h"
 
+#include "base/files.h"
 #include "base/half.h"
 #include "base/threads.h"
 #include "model/load_packed.h"
@@ -70,31 +71,19 @@ static bool is_first_failure(load_job *job)
 static bool read_fully(load_job *job, const mf_copy *copy, uint64_t first, uint64_t n,
                        unsigned char *dest)
 {
-    for (uint64_t done = 0; done < n;) {
-        const uint64_t at = copy->source + first + done;
-        const int fd = job->fds[copy->file];
-        const int refused = mf_await_bytes(&job->binder->source->await, fd, at, n - done);
-        ssize_t got = refused != 0 ? -1 : pread(fd, dest + done, n - done, (off_t)at);
-        errno = refused != 0 ? refused : errno;
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got > 0) {
-            done += (uint64_t)got;
-            continue;
-        }
-        const char *path = job->binder->source->table.files[copy->file].path;
-        if (!is_first_failure(job))
-            return false;
-        if (got == 0)
-            (void)mf_fail_at(&job->error, MF_ERR_FORMAT, at,
-                             "%s: file ends at byte %llu inside a tensor", path,
-                             (unsigned long long)at);
-        else
-            (void)mf_fail_os(&job->error, MF_ERR_IO, errno, "%s: read failed at byte %llu", path,
-                             (unsigned long long)at);
-        return false;
-    }
-    return true;
+    const int fd = job->fds[copy->file];
+    const char *path = job->binder->source->table.files[copy->file].path;
+    const uint64_t at = copy->source + first;
+    const int refused = mf_await_bytes(&job->binder->source->await, fd, at, n);
+    mf_error error = {0};
+    if (refused != 0)
+        (void)mf_fail_os(&error, MF_ERR_IO, refused, "%s: read failed at byte %llu", path,
+                         (unsigned long long)at);
+    else if (mf_read_at(fd, path, dest, n, at, " inside a tensor", &error) == MF_OK)
+        return true;
+    if (is_first_failure(job))
+        job->error = error;
+    return false;
 }
 
 /* E8M0. */

@@ -21,14 +21,9 @@ static mf_span take_bytes(mf_layout *l, uint64_t n_rows, uint64_t n_cols, uint64
     return span;
 }
 
-mf_span mf_layout_take(mf_layout *l, uint64_t n_rows, uint64_t n_cols, mf_dtype type)
+mf_span mf_layout_take(mf_layout *l, uint64_t n_rows, uint64_t n_cols)
 {
-    return take_bytes(l, n_rows, n_cols, mf_dtype_bytes(type));
-}
-
-static mf_span take(mf_layout *l, uint64_t n_rows, uint64_t n_cols)
-{
-    return mf_layout_take(l, n_rows, n_cols, MF_F32);
+    return take_bytes(l, n_rows, n_cols, sizeof(float));
 }
 
 /* Each kind that the model has, all over the same bytes. */
@@ -54,16 +49,16 @@ static void plan_experts(const mf_hparams *h, const mf_plan_options *o, mf_layou
     const bool are_apart = o->experts_apart;
     const uint64_t n = p->n_chunk, picks = n * p->k;
     mf_layout apart = {.buffer = {MF_BUFFER_ACTIVATIONS}};
-    p->expert_act = take(are_apart ? &apart : l, picks, 2 * (uint64_t)h->expert_hidden);
-    p->expert_out = take(l, picks, h->hidden_size);
-    p->expert_x = are_apart ? take(&apart, n, h->hidden_size) : p->moe_x;
-    p->expert_y = are_apart ? take(&apart, picks, h->hidden_size) : p->expert_out;
+    p->expert_act = mf_layout_take(are_apart ? &apart : l, picks, 2 * (uint64_t)h->expert_hidden);
+    p->expert_out = mf_layout_take(l, picks, h->hidden_size);
+    p->expert_x = are_apart ? mf_layout_take(&apart, n, h->hidden_size) : p->moe_x;
+    p->expert_y = are_apart ? mf_layout_take(&apart, picks, h->hidden_size) : p->expert_out;
     if (are_apart) {
-        p->expert_weights = take(&apart, n, p->k);
-        p->expert_sum = take(&apart, n, h->hidden_size);
+        p->expert_weights = mf_layout_take(&apart, n, p->k);
+        p->expert_sum = mf_layout_take(&apart, n, h->hidden_size);
     }
     if (o->experts_lent)
-        p->lent_act = take(l, picks, 2 * (uint64_t)h->expert_hidden);
+        p->lent_act = mf_layout_take(l, picks, 2 * (uint64_t)h->expert_hidden);
     p->expert_act_bytes = apart.high;
     l->overflow |= apart.overflow;
 }
@@ -72,9 +67,9 @@ static void plan_mlp(const mf_hparams *h, const mf_plan_options *o, mf_layout *l
 {
     uint64_t n = p->n_chunk;
     uint32_t hidden = h->shared_hidden > h->dense_hidden ? h->shared_hidden : h->dense_hidden;
-    p->mlp_gate = take(l, n, hidden);
-    p->mlp_up = take(l, n, hidden);
-    p->mlp_out = take(l, n, h->hidden_size);
+    p->mlp_gate = mf_layout_take(l, n, hidden);
+    p->mlp_up = mf_layout_take(l, n, hidden);
+    p->mlp_out = mf_layout_take(l, n, h->hidden_size);
     plan_experts(h, o, l, p);
 }
 
@@ -197,10 +192,12 @@ static void plan_draft(const mf_hparams *h, const mf_plan_options *o, mf_layout 
     d->n_pages = (uint32_t)pages_of(context);
     /* it keeps all positions or a window's, in pages of one kind */
     d->page_bytes = mf_round_up(units[MF_UNIT_PAGE].used + units[MF_UNIT_WINDOW].used, ALIGN);
-    d->source = take(
+    d->source = mf_layout_take(
         l, 1, (uint64_t)o->n_chunk * h->hidden_size + (uint64_t)d->n_sources * mf_draft_width(h));
-    d->in = take(l, o->n_chunk, (uint64_t)(h->n_streams > 2 ? h->n_streams : 2) * h->hidden_size);
-    d->cache = take(l, (uint64_t)o->n_sessions * d->n_pages, d->page_bytes / sizeof(float));
+    d->in = mf_layout_take(l, o->n_chunk,
+                           (uint64_t)(h->n_streams > 2 ? h->n_streams : 2) * h->hidden_size);
+    d->cache =
+        mf_layout_take(l, (uint64_t)o->n_sessions * d->n_pages, d->page_bytes / sizeof(float));
 }
 
 /* Of what a session evaluates ahead: logits, states, and its draft's pages. */
@@ -324,8 +321,8 @@ static void plan_chosen(const mf_hparams *h, const mf_plan_options *o, mf_layout
     const uint64_t n_rows = pages_of(h->index_most) * MF_PAGE_TOKENS;
     const uint64_t n_gathered = n_rows * mf_latent_width(h), n_scores = 2 * (uint64_t)o->n_context;
     p->n_at_once = is_on_cpu(o) ? 1 : held_rows(o, n_gathered + n_scores);
-    p->gathered = take(l, p->n_at_once, n_gathered);
-    p->index_scores = take(l, p->n_at_once, n_scores);
+    p->gathered = mf_layout_take(l, p->n_at_once, n_gathered);
+    p->index_scores = mf_layout_take(l, p->n_at_once, n_scores);
 }
 
 /* What attention to entries gathers, and the scores of those that it chooses of. */
@@ -346,11 +343,11 @@ static void plan_entries(const mf_hparams *h, const mf_plan_options *o, mf_layou
         return;
     p->n_at_once = held_rows(o, n_rows * (h->head_dim + 1) + n_scores);
     p->n_entries = (uint32_t)most;
-    p->entry_cos = take(l, p->n_context, mf_rotated_pairs(h));
-    p->entry_sin = take(l, p->n_context, mf_rotated_pairs(h));
-    p->gathered = take(l, p->n_at_once, n_rows * (h->head_dim + 1));
+    p->entry_cos = mf_layout_take(l, p->n_context, mf_rotated_pairs(h));
+    p->entry_sin = mf_layout_take(l, p->n_context, mf_rotated_pairs(h));
+    p->gathered = mf_layout_take(l, p->n_at_once, n_rows * (h->head_dim + 1));
     if (n_scores != 0)
-        p->index_scores = take(l, p->n_at_once, n_scores);
+        p->index_scores = mf_layout_take(l, p->n_at_once, n_scores);
 }
 
 static void plan_streams(const mf_hparams *h, mf_layout *l, mf_plan *p)
@@ -358,10 +355,11 @@ static void plan_streams(const mf_hparams *h, mf_layout *l, mf_plan *p)
     const uint64_t n = h->n_streams, width = n * h->hidden_size;
     if (n == 0)
         return;
-    p->streams = take(l, p->n_chunk, width);
-    p->last_streams = take(l, p->n_logit_rows, width);
-    p->mixes = take(l, p->n_chunk > p->n_logit_rows ? p->n_chunk : p->n_logit_rows, (2 + n) * n);
-    p->gates = take(l, p->n_chunk, n + n * n);
+    p->streams = mf_layout_take(l, p->n_chunk, width);
+    p->last_streams = mf_layout_take(l, p->n_logit_rows, width);
+    p->mixes =
+        mf_layout_take(l, p->n_chunk > p->n_logit_rows ? p->n_chunk : p->n_logit_rows, (2 + n) * n);
+    p->gates = mf_layout_take(l, p->n_chunk, n + n * n);
 }
 
 static void plan_constants(const mf_hparams *h, bool experts_apart, mf_layout *l, mf_plan *p)
@@ -372,12 +370,12 @@ static void plan_constants(const mf_hparams *h, bool experts_apart, mf_layout *l
     const uint64_t n_weights = scales ? (uint64_t)p->n_chunk * p->k : n_sums;
     p->n_ones = n_norm > n_weights ? n_norm : n_weights;
     if (p->n_ones != 0)
-        p->ones = take(l, 1, p->n_ones);
+        p->ones = mf_layout_take(l, 1, p->n_ones);
     if (scales || h->n_streams != 0)
-        p->zeros = take(l, 1, h->hidden_size);
+        p->zeros = mf_layout_take(l, 1, h->hidden_size);
     if (grows) {
-        p->growth = take(l, 1, p->n_context);
-        p->no_sin = take(l, 1, p->n_context);
+        p->growth = mf_layout_take(l, 1, p->n_context);
+        p->no_sin = mf_layout_take(l, 1, p->n_context);
     }
 }
 
@@ -404,26 +402,26 @@ bool mf_plan_make(const mf_hparams *h, const mf_plan_options *o, mf_plan *out)
                  .n_logit_rows = logit_rows(o->n_sessions),
                  .cache_type = o->cache_type};
     p.n_given = o->experts_lent ? o->n_given : 0;
-    p.cos = take(&l, o->n_context, mf_rotated_pairs(h));
-    p.sin = take(&l, o->n_context, mf_rotated_pairs(h));
-    p.slot_numbers = take(&l, h->n_moe_layers, h->n_experts);
-    p.found = take(&l, h->n_moe_layers, 2);
+    p.cos = mf_layout_take(&l, o->n_context, mf_rotated_pairs(h));
+    p.sin = mf_layout_take(&l, o->n_context, mf_rotated_pairs(h));
+    p.slot_numbers = mf_layout_take(&l, h->n_moe_layers, h->n_experts);
+    p.found = mf_layout_take(&l, h->n_moe_layers, 2);
     plan_constants(h, o->experts_apart, &l, &p);
     plan_chosen(h, o, &l, &p);
     plan_entries(h, o, &l, &p);
     plan_streams(h, &l, &p);
-    p.x = take(&l, n, h->hidden_size);
-    p.h = take(&l, n, h->hidden_size);
-    p.y = take(&l, n, h->hidden_size);
-    p.moe_x = h->router.scales_input ? take(&l, n, h->hidden_size) : p.h;
-    p.last = take(&l, p.n_logit_rows, h->hidden_size);
-    p.logits = take(&l, p.n_logit_rows, h->n_vocab);
-    p.bounds = take(&l, p.n_logit_rows, mf_finite_blocks(h->n_vocab));
-    p.ids = take(&l, n, k);
-    p.routed_ids = take(&l, h->n_moe_layers, MF_MAX_ROUTED_PICKS);
-    p.weights = take(&l, n, k);
-    p.router = take(&l, n, h->n_experts);
-    p.shared_router = take(&l, n, 1);
+    p.x = mf_layout_take(&l, n, h->hidden_size);
+    p.h = mf_layout_take(&l, n, h->hidden_size);
+    p.y = mf_layout_take(&l, n, h->hidden_size);
+    p.moe_x = h->router.scales_input ? mf_layout_take(&l, n, h->hidden_size) : p.h;
+    p.last = mf_layout_take(&l, p.n_logit_rows, h->hidden_size);
+    p.logits = mf_layout_take(&l, p.n_logit_rows, h->n_vocab);
+    p.bounds = mf_layout_take(&l, p.n_logit_rows, mf_finite_blocks(h->n_vocab));
+    p.ids = mf_layout_take(&l, n, k);
+    p.routed_ids = mf_layout_take(&l, h->n_moe_layers, MF_MAX_ROUTED_PICKS);
+    p.weights = mf_layout_take(&l, n, k);
+    p.router = mf_layout_take(&l, n, h->n_experts);
+    p.shared_router = mf_layout_take(&l, n, 1);
     plan_kinds(h, o, &l, &p);
     plan_mlp(h, o, &l, &p);
     plan_draft(h, o, &l, &p);

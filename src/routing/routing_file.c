@@ -13,19 +13,12 @@
 static mf_status read_whole(int fd, const char *path, unsigned char *bytes, size_t n_bytes,
                             mf_error *error)
 {
-    size_t at = 0;
-    while (at < n_bytes) {
-        ssize_t n = read(fd, bytes + at, n_bytes - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return mf_fail_os(error, MF_ERR_IO, errno, "%s", path);
-        if (n == 0)
-            return mf_fail_at(error, MF_ERR_FORMAT, at, "%s: byte %zu: the file ends here", path,
-                              at);
-        at += (size_t)n;
-    }
-    return MF_OK;
+    const size_t n = mf_read_whole(fd, bytes, n_bytes, 0);
+    if (n == n_bytes)
+        return MF_OK;
+    return errno != 0
+               ? mf_fail_os(error, MF_ERR_IO, errno, "%s", path)
+               : mf_fail_at(error, MF_ERR_FORMAT, n, "%s: byte %zu: the file ends here", path, n);
 }
 
 static mf_status check_file(int fd, const char *path, size_t *n_bytes, mf_error *error)

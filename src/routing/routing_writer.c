@@ -86,21 +86,7 @@ static mf_status fail_write(const mf_routing_writer *w, mf_error *error)
  * keep readers from those before it. */
 static mf_status write_all(mf_routing_writer *w, const void *bytes, size_t n, mf_error *error)
 {
-    const unsigned char *at = bytes;
-    size_t n_left = n;
-    mf_write_guard guard;
-    mf_write_guard_begin(&guard);
-    while (n_left > 0) {
-        ssize_t n_written = write(w->fd, at, n_left);
-        if (n_written < 0 && errno == EINTR)
-            continue;
-        if (n_written <= 0)
-            break;
-        at += n_written;
-        n_left -= (size_t)n_written;
-    }
-    mf_write_guard_end(&guard);
-    if (n_left > 0) {
+    if (mf_write_whole(w->fd, bytes, n) < n) {
         const mf_status status = fail_write(w, error);
         (void)!ftruncate(w->fd, (off_t)w->n_file_bytes); /* a pipe cannot be */
         return status;

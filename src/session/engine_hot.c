@@ -25,12 +25,12 @@ static size_t n_keys_of(const mf_engine *e)
     return (size_t)e->runner.h.n_moe_layers * e->runner.h.n_experts;
 }
 
-static void say(const mf_engine *e, mf_log_level level, const mf_error *error)
+static void warn(const mf_engine *e, const mf_error *error)
 {
     char line[sizeof error->message + 64];
     snprintf(line, sizeof line, "experts asked for most: %s", error->message);
     if (e->options.log != NULL)
-        e->options.log(e->options.log_user, level, line);
+        e->options.log(e->options.log_user, MF_LOG_WARNING, line);
 }
 
 static void release(mf_engine *e)
@@ -94,7 +94,7 @@ mf_status mf_engine_hot_begin(mf_engine *e, const char *directory, mf_error *err
     hot->list.n = 0;
     memset(hot->list.shares, 0, n_keys_of(e) * sizeof *hot->list.shares);
     if (status != MF_ERR_NOT_FOUND)
-        say(e, MF_LOG_WARNING, &why);
+        warn(e, &why);
     return MF_OK;
 }
 
@@ -128,6 +128,6 @@ void mf_engine_hot_end(mf_engine *e)
         was_asked |= weigh(e, i, hot->list.keys, hot->list.shares + (size_t)i * n);
     if (was_asked &&
         mf_hot_save(&e->allocator, hot->directory, &hot->shape, &hot->list, &error) != MF_OK)
-        say(e, MF_LOG_WARNING, &error);
+        warn(e, &error);
     release(e);
 }

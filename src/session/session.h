@@ -22,7 +22,7 @@ typedef void (*mf_trace_fn)(void *user, uint32_t layer, uint64_t first_position,
 
 /* Pages of a sequence by their number, of one kind. */
 typedef struct mf_page_table {
-    mf_unit *units;    /* [page_capacity]; valid from `first` on, before it nothing is held */
+    mf_unit *units;    /* of the context; valid from `first` on, before it nothing is held */
     mf_span *spans;    /* beside them; before `first` of no buffer */
     uint32_t first, n; /* n: the number after the last page */
 } mf_page_table;
@@ -78,8 +78,7 @@ struct mf_session {
     int32_t *tokens;
     size_t token_capacity;
     mf_page_table pages[MF_N_PAGE_KINDS]; /* by mf_unit_kind */
-    uint32_t page_capacity;
-    mf_unit recurrent, spare; /* spare: what the next chunk writes; 0: none yet */
+    mf_unit recurrent, spare;             /* spare: what the next chunk writes; 0: none yet */
     mf_span recurrent_span, spare_span;
     mf_mark *marks; /* positions rising */
     uint32_t n_marks, mark_capacity;

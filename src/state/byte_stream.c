@@ -67,28 +67,11 @@ void mf_buffer_source_init(mf_buffer_source *s, const void *buffer, size_t n_byt
     *s = (mf_buffer_source){{buffer_read, buffer_to_read}, buffer, n_bytes};
 }
 
-/* All of it; false with errno. */
-static bool write_all(int fd, const unsigned char *at, size_t n_bytes)
-{
-    while (n_bytes > 0) {
-        ssize_t n = write(fd, at, n_bytes < MAX_CALL_BYTES ? n_bytes : MAX_CALL_BYTES);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return false;
-        at += n;
-        n_bytes -= (size_t)n;
-    }
-    return true;
-}
-
 static mf_status write_out(const mf_fd_sink *s, const void *data, size_t n_bytes, mf_error *error)
 {
-    mf_write_guard guard;
-    mf_write_guard_begin(&guard);
-    bool done = write_all(s->fd, data, n_bytes);
-    mf_write_guard_end(&guard);
-    return done ? MF_OK : mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot write", s->name);
+    return mf_write_whole(s->fd, data, n_bytes) == n_bytes
+               ? MF_OK
+               : mf_fail_os(error, MF_ERR_IO, errno, "%s: cannot write", s->name);
 }
 
 static mf_status flush(mf_fd_sink *s, mf_error *error)

@@ -117,19 +117,6 @@ static void name_of(const mf_hot_shape *shape, char name[NAME_CHARS])
     snprintf(name, NAME_CHARS, "hot-%s.mfhot", digits);
 }
 
-static bool read_all(int fd, unsigned char *bytes, size_t n_bytes)
-{
-    for (size_t at = 0; at < n_bytes;) {
-        const ssize_t n = pread(fd, bytes + at, n_bytes - at, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += (size_t)n;
-    }
-    return true;
-}
-
 static mf_status load_from(const mf_allocator *a, int fd, const char *name,
                            const mf_hot_shape *shape, mf_hot_list *list, mf_error *error)
 {
@@ -142,7 +129,7 @@ static mf_status load_from(const mf_allocator *a, int fd, const char *name,
     unsigned char *bytes = mf_alloc(a, n_bytes + 1);
     if (bytes == NULL)
         return mf_fail_memory(error, n_bytes, "a list of experts");
-    mf_status status = read_all(fd, bytes, n_bytes)
+    mf_status status = mf_read_whole(fd, bytes, n_bytes, 0) == n_bytes
                            ? mf_hot_parse(bytes, n_bytes, name, shape, list, error)
                            : mf_fail(error, MF_ERR_IO, "%s: cannot be read", name);
     mf_free(a, bytes, n_bytes + 1);
@@ -227,23 +214,6 @@ static size_t write_bytes(const mf_hot_shape *shape, const mf_hot_list *list, un
     return n_bytes + TAIL_BYTES;
 }
 
-static bool write_all(int fd, const unsigned char *bytes, size_t n)
-{
-    mf_write_guard guard;
-    mf_write_guard_begin(&guard);
-    while (n > 0) {
-        const ssize_t n_written = write(fd, bytes, n);
-        if (n_written < 0 && errno == EINTR)
-            continue;
-        if (n_written <= 0)
-            break;
-        bytes += n_written;
-        n -= (size_t)n_written;
-    }
-    mf_write_guard_end(&guard);
-    return n == 0;
-}
-
 /* To a file of its own first, which then takes the name. */
 static mf_status write_file(int dir_fd, const char *directory, const char *name,
                             const unsigned char *bytes, size_t n_bytes, mf_error *error)
@@ -253,8 +223,8 @@ static mf_status write_file(int dir_fd, const char *directory, const char *name,
     const int fd = mf_make_aside(dir_fd, "tmp-", back, 0600, tmp, sizeof tmp);
     if (fd < 0)
         return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be made", directory, tmp);
-    const bool is_good =
-        write_all(fd, bytes, n_bytes) && fsync(fd) == 0 && renameat(dir_fd, tmp, dir_fd, name) == 0;
+    const bool is_good = mf_write_whole(fd, bytes, n_bytes) == n_bytes && fsync(fd) == 0 &&
+                         renameat(dir_fd, tmp, dir_fd, name) == 0;
     const int failure = errno;
     if (!is_good)
         (void)unlinkat(dir_fd, tmp, 0);

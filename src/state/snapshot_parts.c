@@ -63,16 +63,20 @@ void mf_snapshot_parts_add_place(mf_snapshot_parts *parts, uint64_t number, uint
         (mf_snapshot_part){.buffer = buffer, .from = offset, .n_bytes = n_bytes, .number = number});
 }
 
-static mf_status run(memory_job *job, mf_task_fn fn, const mf_snapshot_parts *parts,
-                     const mf_snapshot_crew *crew, mf_error *error)
+/* Each part by one of the crew; *failed: the first that could not be done, or UINT32_MAX. */
+static mf_status run(memory_job *job, mf_task_fn fn, const mf_snapshot_crew *crew, uint32_t *failed,
+                     mf_error *error)
 {
+    const mf_snapshot_parts *parts = job->parts;
     mf_thread_pool *pool = NULL;
     size_t n = 1 + parts->n_bytes / BYTES_PER_THREAD;
     n = n < MAX_THREADS ? n : MAX_THREADS;
     n = n < parts->n_parts ? n : parts->n_parts;
     n = n < crew->n_threads ? n : crew->n_threads;
     MF_TRY(mf_thread_pool_create(crew->allocator, n == 0 ? 1 : (uint32_t)n, &pool, error));
+    atomic_init(&job->first_failed, UINT32_MAX);
     mf_thread_pool_run(pool, parts->n_parts, fn, job);
+    *failed = atomic_load(&job->first_failed);
     mf_thread_pool_free(&pool);
     return MF_OK;
 }
@@ -130,13 +134,12 @@ mf_status mf_snapshot_write_parts(mf_byte_sink *sink, const mf_snapshot_head *he
                                   const mf_snapshot_parts *parts, const mf_snapshot_crew *crew,
                                   mf_error *error)
 {
+    uint32_t failed;
     unsigned char *to = sink->reserve != NULL ? sink->reserve(sink, parts->n_bytes) : NULL;
     if (to != NULL) {
         memory_job job = {.head = head, .parts = parts, .to = to};
-        atomic_init(&job.first_failed, UINT32_MAX);
-        MF_TRY(run(&job, write_to_memory, parts, crew, error));
-        unsigned first = atomic_load(&job.first_failed);
-        return first == UINT32_MAX ? MF_OK : write_part_of(&job, first, error);
+        MF_TRY(run(&job, write_to_memory, crew, &failed, error));
+        return failed == UINT32_MAX ? MF_OK : write_part_of(&job, failed, error);
     }
     for (uint32_t i = 0; i < parts->n_parts; i++)
         MF_TRY(write_part(sink, head, parts, i, error));
@@ -163,14 +166,13 @@ mf_status mf_snapshot_read_parts(mf_byte_source *source, const mf_snapshot_head 
                                  const mf_snapshot_parts *parts, const mf_snapshot_crew *crew,
                                  mf_error *error)
 {
+    uint32_t failed;
     const unsigned char *from =
         source->reserve != NULL ? source->reserve(source, parts->n_bytes) : NULL;
     if (from != NULL) {
         memory_job job = {.head = head, .parts = parts, .from = from};
-        atomic_init(&job.first_failed, UINT32_MAX);
-        MF_TRY(run(&job, read_from_memory, parts, crew, error));
-        unsigned first = atomic_load(&job.first_failed);
-        return first == UINT32_MAX ? MF_OK : read_part_of(&job, first, error);
+        MF_TRY(run(&job, read_from_memory, crew, &failed, error));
+        return failed == UINT32_MAX ? MF_OK : read_part_of(&job, failed, error);
     }
     for (uint32_t i = 0; i < parts->n_parts; i++)
         MF_TRY(read_part(source, head, parts, i, error));

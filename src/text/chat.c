@@ -9,14 +9,6 @@
 #define MAX_VARIABLES 512
 #define MAX_NAME_BYTES 256
 
-static const mf_chat_template *find(const mf_chat_set *set, const char *name)
-{
-    for (size_t i = 0; i < set->n_templates; i++)
-        if (strcmp(set->templates[i]->name, name) == 0)
-            return set->templates[i];
-    return NULL;
-}
-
 /* As transformers chooses: by name, for tools the one for tools, else the default. */
 static mf_status choose(const mf_chat_set *set, const char *name, bool has_tools,
                         const mf_jinja **out, mf_error *error)
@@ -26,11 +18,11 @@ static mf_status choose(const mf_chat_set *set, const char *name, bool has_tools
     if (set->n_templates == 0)
         return mf_fail(error, MF_ERR_NOT_FOUND, "%s has no chat template", source);
     if (name != NULL)
-        found = find(set, name);
+        found = mf_chat_find(set, name);
     else if (has_tools)
-        found = find(set, "tool_use");
+        found = mf_chat_find(set, "tool_use");
     if (found == NULL && name == NULL)
-        found = find(set, "default");
+        found = mf_chat_find(set, "default");
     if (found == NULL)
         return mf_fail(error, MF_ERR_NOT_FOUND, "%s has no chat template '%s'", source,
                        name == NULL ? "default" : name);
@@ -42,7 +34,7 @@ static mf_status choose(const mf_chat_set *set, const char *name, bool has_tools
 
 bool mf_chat_is_usable(const mf_chat_set *set)
 {
-    const mf_jinja *jinja;
+    const mf_jinja *jinja = NULL;
     return choose(set, NULL, false, &jinja, NULL) == MF_OK;
 }
 
@@ -109,7 +101,7 @@ static void free_documents(mf_chat_documents *d)
 static mf_status render(const mf_chat_set *set, const mf_chat_json_params *chat,
                         const mf_chat_documents *d, mf_jinja_output *out, mf_error *error)
 {
-    const mf_jinja *jinja;
+    const mf_jinja *jinja = NULL;
     mf_constants c = constants();
     mf_jinja_variable list[MAX_VARIABLES];
     mf_variables v = {.list = list, .capacity = MAX_VARIABLES};
@@ -163,7 +155,7 @@ mf_status mf_chat_render_json(const mf_chat_set *set, const mf_chat_json_params 
 {
     const mf_allocator *a = &set->allocator;
     mf_chat_documents d = {0};
-    const mf_jinja *jinja;
+    const mf_jinja *jinja = NULL;
     mf_status status;
     MF_TRY(choose(set, chat->template_name, chat->tools != NULL, &jinja, error));
     MF_TRY_GOTO(read(a, "messages", chat->messages, true, &d.messages, error));
@@ -236,7 +228,7 @@ mf_status mf_chat_render(const mf_chat_set *set, const mf_chat_params *chat, mf_
                          mf_error *error)
 {
     const mf_allocator *a = &set->allocator;
-    const mf_jinja *jinja;
+    const mf_jinja *jinja = NULL;
     mf_writer w = {0};
     mf_chat_json_params json;
     MF_TRY(choose(set, NULL, false, &jinja, error));

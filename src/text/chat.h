@@ -52,6 +52,8 @@ mf_status mf_chat_add(mf_chat_set *set, const mf_allocator *a, const char *name,
 mf_status mf_chat_take_tokens(mf_chat_set *set, const mf_allocator *a, yyjson_val *config,
                               mf_error *error);
 
+/* The template of that name; NULL: there is none. */
+const mf_chat_template *mf_chat_find(const mf_chat_set *set, const char *name);
 /* Whether there is a template that conversations can be written by. */
 bool mf_chat_is_usable(const mf_chat_set *set);
 

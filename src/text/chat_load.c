@@ -44,7 +44,7 @@ mf_status mf_chat_set_source(mf_chat_set *set, const mf_allocator *a, const char
     return copy_text(a, path, &set->source, error);
 }
 
-static mf_chat_template *find(const mf_chat_set *set, const char *name)
+const mf_chat_template *mf_chat_find(const mf_chat_set *set, const char *name)
 {
     for (size_t i = 0; i < set->n_templates; i++)
         if (strcmp(set->templates[i]->name, name) == 0)
@@ -71,7 +71,7 @@ mf_status mf_chat_add(mf_chat_set *set, const mf_allocator *a, const char *name,
                       const char *text, size_t n_bytes, mf_error *error)
 {
     set->allocator = *a;
-    if (find(set, name) != NULL)
+    if (mf_chat_find(set, name) != NULL)
         return MF_OK; /* the first one counts */
     if (set->n_templates == MF_MAX_TEMPLATES)
         return mf_fail(error, MF_ERR_UNSUPPORTED, "%s: more than %d chat templates", file,

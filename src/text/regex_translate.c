@@ -12,6 +12,7 @@
  */
 #include "text/regex.h"
 
+#include "base/digits.h"
 #include "text/unicode_additions.h"
 
 #include <stdio.h>
@@ -135,11 +136,6 @@ static mf_status translate_property(mf_translation *t)
     return MF_OK;
 }
 
-static bool is_hex(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 /* \xHH, \x{H...}, \uHHHH: at the letter. */
 static mf_status translate_code_point(mf_translation *t)
 {
@@ -147,7 +143,7 @@ static mf_status translate_code_point(mf_translation *t)
     size_t most = t->at[0] == 'u' ? 4 : braced ? 6 : 2;
     const char *digits = t->at + (braced ? 2 : 1);
     size_t n = 0;
-    while (n < most && digits + n < t->end && is_hex(digits[n]))
+    while (n < most && digits + n < t->end && mf_is_hex(digits[n]))
         n++;
     /* Two digits above 7F are a bare byte in Oniguruma. */
     if (n == 0 || (t->at[0] == 'u' && n != 4) || (most == 2 && n == 2 && digits[0] > '7'))

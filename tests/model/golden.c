@@ -298,6 +298,14 @@ mf_engine *golden_open(const golden_case *c, const mf_engine_options *options)
     return engine;
 }
 
+mf_session *golden_session(mf_engine *engine)
+{
+    mf_session *session = NULL;
+    mf_error error = {0};
+    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
+    return session;
+}
+
 typedef struct copy_target {
     float *out;
     size_t n_vocab;

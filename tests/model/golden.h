@@ -73,6 +73,9 @@ mf_engine_options golden_options(const golden_case *c);
 /* Opens an engine or ends the program. */
 mf_engine *golden_open(const golden_case *c, const mf_engine_options *options);
 
+/* Creates a session or ends the program. */
+mf_session *golden_session(mf_engine *engine);
+
 /* Evaluates the tokens in one call, copying each one's logits to out [n_tokens, n_vocab]. */
 mf_status golden_eval(mf_session *session, const int32_t *tokens, size_t n_tokens, size_t n_vocab,
                       float *out, mf_error *error);

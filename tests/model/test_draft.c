@@ -82,14 +82,6 @@ static mf_engine *open_it(const char *name, const setup *s)
     return engine;
 }
 
-static mf_session *make_session(mf_engine *engine)
-{
-    mf_error error = {0};
-    mf_session *session = NULL;
-    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
-    return session;
-}
-
 static void eval(mf_session *session, const int32_t *tokens, size_t n)
 {
     mf_error error = {0};
@@ -139,7 +131,7 @@ static void check_proposals(const char *name, const drafts *d, uint32_t n_prompt
 {
     const setup s = {.n_draft = 2, .n_threads = 2, .n_chunk = 16};
     mf_engine *engine = open_it(name, &s);
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     watched w = {.golden = d};
     float worst = 0;
     engine->draft_watch = compare;
@@ -217,7 +209,7 @@ static void check_same(const char *name, const setup *s, bool is_disturbed)
     const setup without = {.n_threads = 1, .n_chunk = 8, .n_sessions = 2};
     const drafts d = read_drafts(name);
     mf_engine *engine = open_it(name, s), *plain = open_it(name, &without);
-    mf_session *session = make_session(engine), *other = make_session(plain);
+    mf_session *session = golden_session(engine), *other = golden_session(plain);
     uint64_t random = 1;
     mf_stats stats;
     eval(session, d.tokens, 5);
@@ -257,7 +249,7 @@ static void check_batch(const char *name, uint32_t n_chunk, uint32_t n_steps)
     mf_error error = {0};
     for (uint32_t e = 0; e < 2; e++)
         for (uint32_t i = 0; i < N; i++)
-            sessions[e][i] = make_session(engines[e]);
+            sessions[e][i] = golden_session(engines[e]);
     for (uint32_t step = 0; step < n_steps; step++) {
         int32_t tokens[N][4];
         mf_batch_item items[2][N];
@@ -308,7 +300,7 @@ static void check_step(const char *name)
 {
     const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8};
     mf_engine *engine = open_it(name, &with);
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     const mf_session_draft *d = &session->draft;
     mf_error error = {0};
     for (int32_t token = 1; token < 5; token++)
@@ -346,7 +338,7 @@ static void check_window(const char *name)
     const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8};
     const drafts d = read_drafts(name);
     mf_engine *engine = open_it(name, &with);
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     const mf_page_table *t = &session->pages[MF_UNIT_WINDOW];
     uint64_t random = 3;
     eval(session, d.tokens, N_PLAIN);
@@ -379,7 +371,7 @@ static void check_mark(const char *name)
     const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8, .n_sessions = 3};
     const drafts d = read_drafts(name);
     mf_engine *engine = open_it(name, &with);
-    mf_session *session = make_session(engine), *fork = NULL, *fresh = make_session(engine);
+    mf_session *session = golden_session(engine), *fork = NULL, *fresh = golden_session(engine);
     mf_error error = {0};
     for (int32_t i = 0; i < MARKED; i++) {
         const int32_t token = i % 7;
@@ -408,7 +400,7 @@ static void check_state_bytes(const char *name)
     const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = 8};
     const drafts d = read_drafts(name);
     mf_engine *engine = open_it(name, &with);
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     uint32_t n_most = 0;
     eval(session, d.tokens, 9);
     for (uint32_t i = 0; i < 5; i++) {
@@ -434,7 +426,7 @@ static void sample(const char *name, uint32_t n_draft, uint64_t seed, int32_t *o
 {
     const setup s = {.n_draft = n_draft, .n_threads = 2, .n_chunk = 16};
     mf_engine *engine = open_it(name, &s);
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     mf_sampler *sampler = NULL;
     mf_sampler_options options;
     mf_error error = {0};
@@ -496,7 +488,7 @@ static void check_faults(const char *name, uint32_t n_draft)
     const setup faulty = {.n_draft = n_draft, .n_threads = 1, .n_chunk = 8, .fault = &fault};
     const drafts d = read_drafts(name);
     mf_engine *engines[2] = {open_it(name, &faulty), open_it(name, &plain)};
-    mf_session *s[2] = {make_session(engines[0]), make_session(engines[1])};
+    mf_session *s[2] = {golden_session(engines[0]), golden_session(engines[1])};
     failing f = {.fault = &fault};
     engines[0]->draft_watch_ctx = &f;
     for (uint32_t i = 0; i < 40; i++) {

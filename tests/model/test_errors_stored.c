@@ -118,10 +118,9 @@ static const damage damages[] = {
      {"switch_mlp.up_proj.scales", "of U8"}},
 };
 
-static void check_damage(const damage *d)
+/* The checkpoint, as it was damaged. */
+static void check_refused(const damage *d, const char *dir)
 {
-    const char *dir = scratch_copy(d->checkpoint);
-    scratch_replace_in_header(model, d->from, d->to);
     mf_engine_options options = golden_options(golden_case_find(d->checkpoint));
     mf_engine *engine = NULL;
     mf_error error = {0};
@@ -132,6 +131,13 @@ static void check_damage(const damage *d)
         CHECK_CONTAINS(error.message, d->reason[i]);
     mf_engine_close(&engine);
     scratch_remove();
+}
+
+static void check_damage(const damage *d)
+{
+    const char *dir = scratch_copy(d->checkpoint);
+    scratch_replace_in_header(model, d->from, d->to);
+    check_refused(d, dir);
 }
 
 /* Fields of a config that say how integers are stored. */
@@ -167,16 +173,7 @@ static void check_config(const damage *d)
 {
     const char *dir = scratch_copy(d->checkpoint);
     scratch_replace("config.json", d->from, d->to);
-    mf_engine_options options = golden_options(golden_case_find(d->checkpoint));
-    mf_engine *engine = NULL;
-    mf_error error = {0};
-    const mf_status status = mf_engine_open(dir, &options, &engine, &error);
-    CHECK_MSG(status == d->status && engine == NULL, "%s to %s: %s (\"%s\")", d->from, d->to,
-              mf_status_name(status), error.message);
-    for (size_t i = 0; i < 2; i++)
-        CHECK_CONTAINS(error.message, d->reason[i]);
-    mf_engine_close(&engine);
-    scratch_remove();
+    check_refused(d, dir);
 }
 
 /* Overwrites the first of a tensor's numbers. */

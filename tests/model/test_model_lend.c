@@ -37,14 +37,6 @@ static mf_engine *open_engine(const golden_case *c, const variant *v)
     return golden_open(c, &options);
 }
 
-static mf_session *make_session(mf_engine *engine)
-{
-    mf_session *session = NULL;
-    mf_error error = {0};
-    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
-    return session;
-}
-
 /* A text of N_LONG + N_AFTER tokens. */
 static void make_tokens(const golden *g, int32_t *tokens)
 {
@@ -96,7 +88,7 @@ static results eval_all(mf_session *session, const int32_t *tokens, uint32_t n_v
 static void hand_over(mf_engine *from, mf_session *to, const int32_t *tokens)
 {
     mf_error error = {0};
-    mf_session *session = make_session(from);
+    mf_session *session = golden_session(from);
     REQUIRE_OK(mf_session_eval(session, tokens, N_LONG, &error), &error);
     const size_t n_bytes = (size_t)mf_snapshot_bytes(session);
     unsigned char *bytes = malloc(n_bytes);
@@ -113,10 +105,10 @@ static results expected(const golden_case *c, const int32_t *tokens, uint32_t n_
     const variant there = {NULL, N_LONG, MF_EXPERT_CACHE_AUTO};
     const variant here = {"cpu", N_LONG, MF_EXPERT_CACHE_AUTO};
     mf_engine *device = open_engine(c, &there), *cpu = open_engine(c, &here);
-    mf_session *session = make_session(device);
+    mf_session *session = golden_session(device);
     results r = eval_all(session, tokens, n_vocab);
     mf_session_free(&session);
-    session = make_session(cpu);
+    session = golden_session(cpu);
     hand_over(device, session, tokens);
     results after = make_results(n_vocab);
     eval_after(session, tokens, n_vocab, &after);
@@ -140,7 +132,7 @@ static void check_beside(mf_engine *engine, const int32_t *tokens, uint32_t n_vo
                          const results *want)
 {
     mf_error error = {0};
-    mf_session *run = make_session(engine), *other = make_session(engine);
+    mf_session *run = golden_session(engine), *other = golden_session(engine);
     results r = make_results(n_vocab);
     uint32_t n_steps = 0;
     REQUIRE_OK(mf_session_eval(other, tokens, N_LONG, &error), &error);
@@ -174,7 +166,7 @@ static void check_traced(mf_engine *engine, const int32_t *tokens)
     char path[64];
     mf_error error = {0};
     mf_routing *trace = NULL;
-    mf_session *other = make_session(engine), *run = make_session(engine);
+    mf_session *other = golden_session(engine), *run = golden_session(engine);
     mf_step_item items[] = {
         {.struct_bytes = sizeof *items, .session = other, .tokens = tokens, .n_tokens = 1},
         {.struct_bytes = sizeof *items, .session = run, .tokens = tokens, .n_tokens = N_LONG}};
@@ -198,7 +190,7 @@ static void check_cancelled(mf_engine *engine, const int32_t *tokens, uint32_t n
                             const results *want)
 {
     mf_error error = {0};
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     golden_stopper s = {.at = 2};
     mf_session_set_progress(session, golden_stop, &s);
     CHECK_STATUS(mf_session_eval(session, tokens, N_LONG, &error), MF_ERR_CANCELLED);
@@ -253,7 +245,7 @@ static void free_hidden(hidden_rows *h)
 /* Of the first token after the run. */
 static hidden_rows trace_token(mf_engine *engine, const int32_t *tokens)
 {
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     mf_error error = {0};
     mf_model_info info;
     mf_engine_info(engine, &info);
@@ -272,7 +264,7 @@ static results eval_on(const golden_case *c, const variant *v, const int32_t *to
                        uint32_t n_vocab, hidden_rows *hidden)
 {
     mf_engine *engine = open_engine(c, v);
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     results r = eval_all(session, tokens, n_vocab);
     mf_session_free(&session);
     *hidden = trace_token(engine, tokens);
@@ -300,7 +292,7 @@ static void check_given(const golden_case *c, const variant *v, unsigned ways,
 {
     mf_engine *engine = ways != 0 ? open_engine(c, v) : NULL;
     if ((ways & ALONE) != 0) {
-        mf_session *session = make_session(engine);
+        mf_session *session = golden_session(engine);
         results r = eval_all(session, tokens, n_vocab);
         check_same(&r, want, n_vocab);
         free_results(&r);

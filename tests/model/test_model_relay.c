@@ -42,19 +42,11 @@ static mf_engine *open_engine(const golden_case *c, mf_vk_hooks *hooks)
     return engine;
 }
 
-static mf_session *make_session(mf_engine *engine)
-{
-    mf_session *session = NULL;
-    mf_error error = {0};
-    REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
-    return session;
-}
-
 /* Those after each of the tokens from N_PROMPT on, to be freed. */
 static float *logits_of(mf_engine *engine, const golden *g)
 {
     mf_error error = {0};
-    mf_session *session = make_session(engine);
+    mf_session *session = golden_session(engine);
     float *logits = malloc((N_TOKENS - N_PROMPT + 1) * g->n_vocab * sizeof *logits), *to = logits;
     REQUIRE(logits != NULL);
     for (uint32_t at = 0, n = N_PROMPT; at < N_TOKENS; at += n, n = 1, to += g->n_vocab) {
@@ -70,7 +62,7 @@ static float *logits_of(mf_engine *engine, const golden *g)
 static void check_steps(mf_engine *engine, const golden *g, float *logits)
 {
     mf_error error = {0};
-    mf_session *a = make_session(engine), *b = make_session(engine);
+    mf_session *a = golden_session(engine), *b = golden_session(engine);
     REQUIRE_OK(mf_session_eval(a, g->tokens, N_LONG, &error), &error);
     REQUIRE_OK(mf_session_eval(b, g->tokens + 2, N_LONG - 2, &error), &error);
     for (uint32_t i = N_LONG; i < N_TOKENS; i++) {
@@ -167,7 +159,7 @@ static void check_beside(const char *name)
     mf_error error = {0};
     relaying r;
     begin(&r, name);
-    other o = {.engine = r.engine, .kept = make_session(r.engine)};
+    other o = {.engine = r.engine, .kept = golden_session(r.engine)};
     pthread_t thread;
     float *alone = logits_of(r.engine, &r.g);
     REQUIRE_OK(mf_session_eval(o.kept, r.g.tokens, 9, &error), &error);
@@ -197,7 +189,7 @@ static void check_cancelled(const char *name)
     begin(&r, name);
     float *want = logits_of(r.engine, &r.g);
     for (uint64_t at = 1; at <= r.engine->info.n_layers; at++) {
-        mf_session *session = make_session(r.engine);
+        mf_session *session = golden_session(r.engine);
         golden_stopper s = {.at = at};
         mf_session_set_progress(session, golden_stop, &s);
         CHECK_STATUS(mf_session_eval(session, r.g.tokens, N_PROMPT, &error), MF_ERR_CANCELLED);
@@ -229,7 +221,7 @@ static void check_lost(const char *name, uint32_t n_submits)
     mf_error error = {0};
     relaying r;
     begin(&r, name);
-    mf_session *session = make_session(r.engine);
+    mf_session *session = golden_session(r.engine);
     mf_vk_api *api = &((mf_vk_backend *)r.engine->runner.backend)->device.api;
     REQUIRE_OK(mf_session_eval(session, r.g.tokens, 1, &error), &error);
     submit = api->QueueSubmit2;

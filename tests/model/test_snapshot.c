@@ -17,14 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static mf_session *new_session(mf_engine *engine)
-{
-    mf_session *s = NULL;
-    mf_error error = {0};
-    REQUIRE_OK(mf_session_create(engine, &s, &error), &error);
-    return s;
-}
-
 static mf_engine *open_with(const golden_case *c, mf_kv_type kv_type)
 {
     mf_engine_options options = golden_options(c);
@@ -64,7 +56,7 @@ static void check_goes_on(mf_session *s, const golden *g, const float *want, con
 static float *last_logits(mf_engine *engine, const golden *g)
 {
     float *want = malloc(g->n_vocab * sizeof *want);
-    mf_session *s = new_session(engine);
+    mf_session *s = golden_session(engine);
     eval(s, g->tokens, g->n_tokens);
     memcpy(want, mf_session_logits(s), g->n_vocab * sizeof *want);
     mf_session_free(&s);
@@ -86,7 +78,7 @@ static void check_position(mf_engine *one, mf_engine *two, const golden *g, size
 {
     mf_error error = {0};
     size_t n_bytes, n_again;
-    mf_session *s = new_session(one), *t = new_session(two);
+    mf_session *s = golden_session(one), *t = golden_session(two);
     eval(s, g->tokens, n);
     unsigned char *bytes = save(s, &n_bytes), *again;
     eval(t, g->tokens + 3, 5); /* something else, which is then gone */
@@ -114,7 +106,7 @@ static void check_without_logits(mf_engine *engine, const golden *g, const float
 {
     mf_error error = {0};
     size_t n_with, n_without, n_kept;
-    mf_session *s = new_session(engine), *t = new_session(engine);
+    mf_session *s = golden_session(engine), *t = golden_session(engine);
     eval(s, g->tokens, 33);
     free(save(s, &n_with));
     eval(s, g->tokens + 33, 2);
@@ -137,7 +129,7 @@ static void check_files(mf_engine *engine, const golden *g, const float *want)
     FILE *f = tmpfile();
     REQUIRE(f != NULL);
     int fd = fileno(f);
-    mf_session *s = new_session(engine), *t = new_session(engine);
+    mf_session *s = golden_session(engine), *t = golden_session(engine);
     REQUIRE(write(fd, "before", 6) == 6);
     eval(s, g->tokens, 20);
     off_t first = 6 + (off_t)mf_snapshot_bytes(s);
@@ -183,7 +175,7 @@ static void check_damage(mf_engine *engine, const golden *g, const float *want)
     mf_error error = {0};
     uint64_t seed = 21;
     size_t n_bytes;
-    mf_session *s = new_session(engine), *t = new_session(engine);
+    mf_session *s = golden_session(engine), *t = golden_session(engine);
     eval(s, g->tokens, 35);
     eval(t, g->tokens, 9);
     unsigned char *bytes = save(s, &n_bytes);
@@ -217,20 +209,20 @@ static void check_strangers(void)
     golden g;
     golden_read(c, &g);
     mf_engine *engine = open_with(c, MF_KV_F32);
-    mf_session *s = new_session(engine);
+    mf_session *s = golden_session(engine);
     size_t n_bytes;
     eval(s, g.tokens, 35);
     unsigned char *bytes = save(s, &n_bytes);
     for (int i = 1; i < 4; i++) {
         mf_engine *other = open_with(golden_case_find(names[i]), MF_KV_F32);
-        mf_session *t = new_session(other);
+        mf_session *t = golden_session(other);
         eval(t, few, 4);
         check_refused(t, bytes, n_bytes, MF_ERR_UNSUPPORTED, "another model");
         mf_session_free(&t);
         mf_engine_close(&other);
     }
     mf_engine *other = open_with(c, MF_KV_BF16);
-    mf_session *t = new_session(other);
+    mf_session *t = golden_session(other);
     eval(t, few, 4);
     check_refused(t, bytes, n_bytes, MF_ERR_UNSUPPORTED, "cache type");
     mf_session_free(&t);
@@ -238,7 +230,7 @@ static void check_strangers(void)
     mf_engine_options options = golden_options(c);
     options.n_experts_per_token = 1; /* the same weights, another model */
     other = golden_open(c, &options);
-    t = new_session(other);
+    t = golden_session(other);
     eval(t, few, 4);
     check_refused(t, bytes, n_bytes, MF_ERR_UNSUPPORTED, "another model");
     mf_session_free(&t);
@@ -246,7 +238,7 @@ static void check_strangers(void)
     options = golden_options(c);
     options.n_context_tokens = 34;
     other = golden_open(c, &options);
-    t = new_session(other);
+    t = golden_session(other);
     eval(t, few, 4);
     check_refused(t, bytes, n_bytes, MF_ERR_CONTEXT, "35 tokens");
     mf_session_free(&t);
@@ -288,7 +280,7 @@ static void check_other_experts(void)
     mf_error error = {0};
     size_t n_bytes;
     mf_engine *engine = open_at(c, scratch_copy("v3_packed"));
-    mf_session *s = new_session(engine);
+    mf_session *s = golden_session(engine);
     mf_engine_info(engine, &info);
     eval(s, few, 4);
     unsigned char *bytes = save(s, &n_bytes);
@@ -303,7 +295,7 @@ static void check_other_experts(void)
         if (i == 1 || i == 2)
             flip(file, i == 1 ? 0 : n_all - one, n_all);
         engine = open_at(c, dir);
-        s = new_session(engine);
+        s = golden_session(engine);
         eval(s, few, 3);
         if (i == 3)
             REQUIRE(truncate(file, 100) == 0);
@@ -329,7 +321,7 @@ static void check_other_weights(void)
     mf_error error = {0};
     size_t n_bytes;
     mf_engine *engine = open_at(c, scratch_copy("v3_packed"));
-    mf_session *s = new_session(engine);
+    mf_session *s = golden_session(engine);
     eval(s, few, 4);
     unsigned char *bytes = save(s, &n_bytes);
     mf_session_free(&s);
@@ -342,7 +334,7 @@ static void check_other_weights(void)
         if (i < 4)
             flip(file, at[i], at[i] + 1);
         engine = open_at(c, dir);
-        s = new_session(engine);
+        s = golden_session(engine);
         eval(s, few, 3);
         if (i < 4)
             check_refused(s, bytes, n_bytes, MF_ERR_UNSUPPORTED, "another model");
@@ -389,14 +381,14 @@ static void check_other_config(void)
         const golden_case *c = golden_case_find(cases[i].model);
         mf_engine *engine = open_at(c, scratch_copy(cases[i].model));
         size_t n_bytes;
-        mf_session *s = new_session(engine);
+        mf_session *s = golden_session(engine);
         eval(s, few, 4);
         unsigned char *bytes = save(s, &n_bytes);
         mf_session_free(&s);
         mf_engine_close(&engine);
         scratch_replace("config.json", cases[i].from, cases[i].to);
         engine = open_at(c, scratch_path("."));
-        s = new_session(engine);
+        s = golden_session(engine);
         eval(s, few, 3);
         mf_error error = {0};
         CHECK_MSG(mf_snapshot_load(s, bytes, n_bytes, &error) == MF_ERR_UNSUPPORTED &&
@@ -518,7 +510,7 @@ static void check_from_to(mf_engine *from, mf_engine *to, const golden *g)
     mf_error error = {0};
     size_t n_bytes;
     double largest = 0.0, difference = 0.0;
-    mf_session *s = new_session(from), *t = new_session(to);
+    mf_session *s = golden_session(from), *t = golden_session(to);
     eval(s, g->tokens, 35);
     unsigned char *bytes = save(s, &n_bytes);
     REQUIRE_OK(mf_snapshot_load(t, bytes, n_bytes, &error), &error);
@@ -593,7 +585,7 @@ static void check_allocations(const golden_case *c, const golden *g, const float
     options.n_chunk_tokens = 16;
     options.n_sessions = 2;
     mf_engine *engine = golden_open(c, &options);
-    mf_session *s = new_session(engine), *t = new_session(engine);
+    mf_session *s = golden_session(engine), *t = golden_session(engine);
     eval(s, g->tokens, 35);
     eval(t, g->tokens, 9);
     size_t n_bytes;

@@ -59,14 +59,6 @@ static mf_engine *open_engine(const golden_case *c)
     return golden_open(c, &options);
 }
 
-static mf_session *new_session(mf_engine *engine)
-{
-    mf_session *s = NULL;
-    mf_error error = {0};
-    REQUIRE_OK(mf_session_create(engine, &s, &error), &error);
-    return s;
-}
-
 /* By sync, or else by reuse and an evaluation of the rest, in turn: the same. */
 static void bring(mf_session *s, const int32_t *tokens, size_t n, mf_sync_result *r)
 {
@@ -97,7 +89,7 @@ static mf_sync_result check_sync(mf_session *s, mf_engine *reference, const int3
     CHECK((r.n_reused == 0) == (r.source == MF_SYNC_NONE));
     CHECK_U64(mf_session_position(s), n);
     CHECK_BYTES(mf_session_tokens(s), tokens, n * sizeof *tokens);
-    mf_session *plain = new_session(reference);
+    mf_session *plain = golden_session(reference);
     REQUIRE_OK(mf_session_eval(plain, tokens, n, &error), &error);
     CHECK_MSG(mf_session_logits(s) != NULL && memcmp(mf_session_logits(s), mf_session_logits(plain),
                                                      info.n_vocab * sizeof(float)) == 0,
@@ -119,7 +111,7 @@ static mf_sync_result check_sync(mf_session *s, mf_engine *reference, const int3
 static void check_sources(const golden_case *c, const golden *g, bool is_recurrent)
 {
     mf_engine *e = open_engine(c), *reference = open_engine(c);
-    mf_session *s = new_session(e), *t = new_session(e);
+    mf_session *s = golden_session(e), *t = golden_session(e);
     mf_error error = {0};
     const int32_t *tokens = g->tokens;
     int32_t other[MAX_TOKENS];
@@ -162,7 +154,7 @@ static void check_sources(const golden_case *c, const golden *g, bool is_recurre
 static void check_index(const golden_case *c, const golden *g, bool is_recurrent)
 {
     mf_engine *e = open_engine(c), *reference = open_engine(c);
-    mf_session *s = new_session(e), *t = new_session(e), *u = new_session(e);
+    mf_session *s = golden_session(e), *t = golden_session(e), *u = golden_session(e);
     mf_error error = {0};
     const int32_t *tokens = g->tokens;
     int32_t other[20];
@@ -249,7 +241,7 @@ static void check_store(const golden_case *c, const golden *g, bool is_recurrent
     fresh_store_dir();
     mf_store *store = open_store(10);
     mf_engine *e = open_engine(c), *reference = open_engine(c);
-    mf_session *s = new_session(e);
+    mf_session *s = golden_session(e);
     REQUIRE_OK(mf_session_eval(s, g->tokens, 5, &error), &error);
     REQUIRE_OK(mf_store_put(store, s, &error), &error); /* too short to be kept */
     CHECK_STATUS(mf_store_put(NULL, s, &error), MF_ERR_ARGUMENT);
@@ -268,7 +260,7 @@ static void check_store(const golden_case *c, const golden *g, bool is_recurrent
 
     store = open_store(10);
     e = open_engine(c);
-    s = new_session(e);
+    s = golden_session(e);
     CHECK_REUSE(check_sync(s, reference, g->tokens, 38, c->name), MF_SYNC_NONE, 0);
     mf_session_clear(s);
     mf_engine_set_store(e, store);
@@ -301,7 +293,7 @@ static mf_session *session_without_logits(mf_engine *e, const golden *g, bool is
 {
     mf_error error = {0};
     size_t n_kept = 0;
-    mf_session *s = new_session(e);
+    mf_session *s = golden_session(e);
     if (is_recurrent)
         mf_mark_auto(s, 16, 0);
     REQUIRE_OK(mf_session_eval(s, g->tokens, 40, &error), &error);
@@ -324,7 +316,7 @@ static void check_store_without_logits(const golden_case *c, const golden *g, bo
     mf_engine_close(&e);
     e = open_engine(c);
     mf_engine_set_store(e, store);
-    s = new_session(e); /* with recurrent layers the mark at 16 is the next best */
+    s = golden_session(e); /* with recurrent layers the mark at 16 is the next best */
     CHECK_REUSE(check_sync(s, reference, g->tokens, 32, c->name), MF_SYNC_STORE,
                 is_recurrent ? 16 : 31);
     mf_session_clear(s);
@@ -343,12 +335,12 @@ static void check_logits_of_another(const golden_case *c, const golden *g, bool 
     for (int first = 0; first < 2; first++) {
         mf_engine *e = open_engine(c);
         mf_session *without = first == 0 ? session_without_logits(e, g, is_recurrent) : NULL;
-        mf_session *with = new_session(e), *third;
+        mf_session *with = golden_session(e), *third;
         mf_sync_result r = {0};
         REQUIRE_OK(mf_session_eval(with, g->tokens, 32, &error), &error);
         if (without == NULL)
             without = session_without_logits(e, g, is_recurrent);
-        third = new_session(e);
+        third = golden_session(e);
         REQUIRE_OK(mf_session_reuse(third, g->tokens, 32, &r, &error), &error);
         CHECK_REUSE(r, MF_SYNC_SESSION, 32);
         CHECK(mf_session_logits(third) != NULL);
@@ -372,7 +364,7 @@ static void check_exchanged_entry(const golden_case *c, const golden *g)
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < 40; i++)
             tokens[k][i] = (int32_t)((size_t)(g->tokens[i] + k) % g->n_vocab);
-        mf_session *s = new_session(e);
+        mf_session *s = golden_session(e);
         REQUIRE_OK(mf_session_eval(s, tokens[k], 40, &error), &error);
         REQUIRE_OK(mf_store_put(store, s, &error), &error);
         mf_session_free(&s);
@@ -380,7 +372,7 @@ static void check_exchanged_entry(const golden_case *c, const golden *g)
     }
     REQUIRE(rename(paths[1], paths[0]) == 0);
     mf_engine_set_store(e, store);
-    mf_session *s = new_session(e);
+    mf_session *s = golden_session(e);
     CHECK_REUSE(check_sync(s, reference, tokens[0], 40, c->name), MF_SYNC_NONE, 0);
     mf_store_get_stats(store, &stats);
     CHECK(stats.n_set_aside == 1 && stats.n_entries == 0);
@@ -464,7 +456,7 @@ static void check_diverging(const golden_case *c, const golden *g, bool is_recur
         size_t shared = test_random(&seed) % (from->n < m->n ? from->n : m->n);
         if (from != m)
             memcpy(m->tokens, from->tokens, shared * sizeof *m->tokens);
-        mf_session *s = new_session(e);
+        mf_session *s = golden_session(e);
         mf_mark_auto(s, 1 + test_random(&seed) % 20, 1);
         size_t expected = expect_reuse(all, i, m->tokens, m->n, is_recurrent);
         CHECK_REUSE(check_sync(s, reference, m->tokens, m->n, c->name),
@@ -479,7 +471,7 @@ static void check_diverging(const golden_case *c, const golden *g, bool is_recur
             memcpy(tokens, m->tokens, n * sizeof *tokens);
             for (size_t j = n; k > 1 && j < MAX_TOKENS && j < n + 9; j++, n++)
                 tokens[j] = (int32_t)(test_random(&seed) % g->n_vocab);
-            s = new_session(e);
+            s = golden_session(e);
             expected = expect_reuse(all, i + 1, tokens, n, is_recurrent);
             CHECK_REUSE(check_sync(s, reference, tokens, n, c->name),
                         expected == 0 ? MF_SYNC_NONE : MF_SYNC_STORE, expected);
@@ -501,7 +493,7 @@ static void check_damaged_mark(const golden_case *c, const golden *g)
     fresh_store_dir();
     mf_store *store = open_store(8);
     mf_engine *e = open_engine(c), *reference = open_engine(c);
-    mf_session *s = new_session(e);
+    mf_session *s = golden_session(e);
     mf_engine_set_store(e, store);
     for (int i = 0; i < 90; i++)
         tokens[i] = i % (int32_t)g->n_vocab;
@@ -533,7 +525,7 @@ static void check_entry_as_snapshot(const golden_case *c, const golden *g)
     fresh_store_dir();
     mf_store *store = open_store(8);
     mf_engine *e = open_engine(c);
-    mf_session *s = new_session(e), *t = new_session(e);
+    mf_session *s = golden_session(e), *t = golden_session(e);
     mf_mark_auto(s, 16, 1);
     REQUIRE_OK(mf_session_eval(s, g->tokens, 38, &error), &error);
     REQUIRE_OK(mf_store_put(store, s, &error), &error);
@@ -590,7 +582,7 @@ static void check_random(const golden_case *c, const golden *g, int n_steps)
     mf_engine_set_store(e, store);
     mf_session *sessions[N_SESSIONS];
     for (int i = 0; i < N_SESSIONS; i++)
-        sessions[i] = new_session(e);
+        sessions[i] = golden_session(e);
     for (int step = 0; step < n_steps; step++) {
         int32_t tokens[MAX_TOKENS];
         mf_session **s = &sessions[test_random(&seed) % N_SESSIONS];
@@ -657,7 +649,7 @@ static void watch_change(void *user, mf_session *session, uint64_t n_kept)
 static void check_locked(const golden_case *c, const golden *g)
 {
     mf_engine *e = open_engine(c);
-    mf_session *a = new_session(e), *b = new_session(e);
+    mf_session *a = golden_session(e), *b = golden_session(e);
     mf_sync_result r;
     int32_t other[30];
     for (size_t i = 0; i < 30; i++)
@@ -684,7 +676,7 @@ static void check_locked(const golden_case *c, const golden *g)
 static void check_untouched(const golden_case *c, const golden *g)
 {
     mf_engine *e = open_engine(c);
-    mf_session *s = new_session(e);
+    mf_session *s = golden_session(e);
     mf_sync_result r, was;
     mf_error error = {0};
     memset(&was, 0xa5, sizeof was);
@@ -706,7 +698,7 @@ static void check_near_end(const golden_case *c, const golden *g)
     static const uint64_t held[5][4] = {{0}, {60}, {56, 60}, {48, 56, 60}, {32, 48, 56, 60}};
     enum { N = sizeof at / sizeof *at };
     mf_engine *e = open_engine(c);
-    mf_session *s = new_session(e);
+    mf_session *s = golden_session(e);
     mf_error error = {0};
     for (size_t i = 0, k = 0; i < N; i++) {
         for (; k < at[i]; k++)

@@ -68,14 +68,6 @@ static void check_text(const mf_tokenizer *t, const char *name, uint32_t index, 
     print_ids("want", want, n_want);
 }
 
-static size_t read_ids(text_file *file, size_t n, int32_t *ids)
-{
-    REQUIRE(n <= MAX_IDS);
-    for (size_t i = 0; i < n; i++)
-        ids[i] = (int32_t)text_file_leb128(file);
-    return n;
-}
-
 /* folder: of the texts. */
 static void check_ids(const mf_tokenizer *t, const char *folder, const char *name, const char *file)
 {
@@ -86,11 +78,14 @@ static void check_ids(const mf_tokenizer *t, const char *folder, const char *nam
     for (uint32_t i = 0; i < n_texts; i++) {
         const uint32_t n_bytes = text_file_u32(&texts);
         const unsigned char *text = text_file_bytes(&texts, n_bytes);
-        size_t n = read_ids(&ids, text_file_leb128(&ids), want);
+        size_t n = text_file_leb128(&ids);
+        text_file_ids(&ids, n, want, MAX_IDS);
         check_text(t, name, i, 1, text, n_bytes, want, n);
         const size_t n_other = text_file_leb128(&ids);
-        if (n_other != 0)
-            n = read_ids(&ids, n_other - 1, want);
+        if (n_other != 0) {
+            n = n_other - 1;
+            text_file_ids(&ids, n, want, MAX_IDS);
+        }
         if (n_other == 1 && n_bytes != 0) /* the package took special tokens nevertheless */
             continue;
         check_text(t, name, i, 0, text, n_bytes, want, n);
@@ -165,34 +160,17 @@ static void check_stream(const mf_tokenizer *t, const char *folder, const char *
     text_file_free(&file);
 }
 
-/* FNV-1a of ids as little-endian words. */
-static uint64_t hash_ids(const int32_t *ids, size_t n)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n * 4; i++)
-        hash = (hash ^ ((uint32_t)ids[i / 4] >> (8 * (i % 4)) & 0xFF)) * 0x100000001b3u;
-    return hash;
-}
-
 static void check_long_text(yyjson_val *item, size_t index)
 {
     static char text[1u << 20];
     static int32_t ids[1u << 20];
     char got[17];
-    size_t i, n, n_bytes = 0, n_ids = 0;
-    yyjson_val *part;
+    size_t n_ids = 0;
     mf_error error = {0};
     mf_tokenizer *t = open_form("spm_json", yyjson_get_str(yyjson_obj_get(item, "form")));
-    yyjson_arr_foreach(yyjson_obj_get(item, "parts"), i, n, part)
-    {
-        yyjson_val *unit = yyjson_arr_get(part, 0);
-        size_t n_times = (size_t)yyjson_get_uint(yyjson_arr_get(part, 1));
-        REQUIRE(n_times * yyjson_get_len(unit) <= sizeof text - n_bytes);
-        for (; n_times > 0; n_times--, n_bytes += yyjson_get_len(unit))
-            memcpy(text + n_bytes, yyjson_get_str(unit), yyjson_get_len(unit));
-    }
+    const size_t n_bytes = text_of_parts(yyjson_obj_get(item, "parts"), text, sizeof text);
     REQUIRE_OK(mf_tokenizer_encode(t, text, n_bytes, 1, ids, 1u << 20, &n_ids, &error), &error);
-    snprintf(got, sizeof got, "%016llx", (unsigned long long)hash_ids(ids, n_ids));
+    snprintf(got, sizeof got, "%016llx", (unsigned long long)text_hash_ids(ids, n_ids));
     CHECK_MSG(n_ids == yyjson_get_uint(yyjson_obj_get(item, "n")) &&
                   yyjson_equals_str(yyjson_obj_get(item, "fnv"), got),
               "long text %zu: %zu ids, hash %s", index, n_ids, got);

@@ -27,13 +27,6 @@ static void report(const char *name, uint32_t index, int special, const unsigned
     fputc('\n', stderr);
 }
 
-static void read_ids(text_file *file, size_t n, int32_t *ids, size_t capacity)
-{
-    REQUIRE(n <= capacity);
-    for (size_t i = 0; i < n; i++)
-        ids[i] = (int32_t)text_file_leb128(file);
-}
-
 /* Tokens that GGUF cannot say all of: whether they stand alone, take blanks with them, or are
  * looked for in normalised text. Where one is met texts are not compared. */
 static bool is_left_out[MAX_IDS];
@@ -74,12 +67,12 @@ static void check_ids(const mf_tokenizer *t, const char *name)
         uint32_t n_bytes = text_file_u32(&texts);
         const unsigned char *text = text_file_bytes(&texts, n_bytes);
         size_t n = text_file_leb128(&ids);
-        read_ids(&ids, n, want, MAX_IDS);
+        text_file_ids(&ids, n, want, MAX_IDS);
         check_text(t, name, i, 1, text, n_bytes, want, n);
         size_t n_other = text_file_leb128(&ids);
         if (n_other != 0) { /* 0: the same without special tokens */
             n = n_other - 1;
-            read_ids(&ids, n, want, MAX_IDS);
+            text_file_ids(&ids, n, want, MAX_IDS);
         }
         check_text(t, name, i, 0, text, n_bytes, want, n);
     }
@@ -122,29 +115,12 @@ static void check_decoding(const mf_tokenizer *t, const char *name)
     text_file_free(&file);
 }
 
-/* Hash of ids as little-endian words: FNV-1a. */
-static uint64_t hash_ids(const int32_t *ids, size_t n)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n * 4; i++)
-        hash = (hash ^ ((uint32_t)ids[i / 4] >> (8 * (i % 4)) & 0xFF)) * 0x100000001b3u;
-    return hash;
-}
-
 static void check_long_text(const mf_tokenizer *t, yyjson_val *item, size_t index)
 {
     static char text[1u << 20];
     static int32_t ids[1u << 20];
-    size_t i, n, n_bytes = 0, n_ids = 0;
-    yyjson_val *part;
-    yyjson_arr_foreach(yyjson_obj_get(item, "parts"), i, n, part)
-    {
-        yyjson_val *unit = yyjson_arr_get(part, 0);
-        size_t n_times = (size_t)yyjson_get_uint(yyjson_arr_get(part, 1));
-        REQUIRE(n_times * yyjson_get_len(unit) <= sizeof text - n_bytes);
-        for (; n_times > 0; n_times--, n_bytes += yyjson_get_len(unit))
-            memcpy(text + n_bytes, yyjson_get_str(unit), yyjson_get_len(unit));
-    }
+    size_t n_ids = 0;
+    const size_t n_bytes = text_of_parts(yyjson_obj_get(item, "parts"), text, sizeof text);
     for (int plain = 0; plain < 2; plain++) {
         char got[17];
         const char *want =
@@ -153,7 +129,7 @@ static void check_long_text(const mf_tokenizer *t, yyjson_val *item, size_t inde
             (size_t)yyjson_get_uint(yyjson_arr_get(yyjson_obj_get(item, "n"), (size_t)plain));
         REQUIRE(mf_tokenizer_encode(t, text, n_bytes, !plain, ids, 1u << 20, &n_ids, NULL) ==
                 MF_OK);
-        snprintf(got, sizeof got, "%016llx", (unsigned long long)hash_ids(ids, n_ids));
+        snprintf(got, sizeof got, "%016llx", (unsigned long long)text_hash_ids(ids, n_ids));
         CHECK_MSG(n_ids == n_want && strcmp(got, want) == 0,
                   "kimi: long text %zu, plain %d: %zu ids, want %zu; hash %s, want %s", index,
                   plain, n_ids, n_want, got, want);

@@ -62,6 +62,36 @@ uint32_t text_file_leb128(text_file *file)
     }
 }
 
+void text_file_ids(text_file *file, size_t n, int32_t *ids, size_t capacity)
+{
+    REQUIRE(n <= capacity);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)text_file_leb128(file);
+}
+
+uint64_t text_hash_ids(const int32_t *ids, size_t n)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n * 4; i++)
+        hash = (hash ^ ((uint32_t)ids[i / 4] >> (8 * (i % 4)) & 0xFF)) * 0x100000001b3u;
+    return hash;
+}
+
+size_t text_of_parts(yyjson_val *parts, char *text, size_t capacity)
+{
+    size_t i, n, n_bytes = 0;
+    yyjson_val *part;
+    yyjson_arr_foreach(parts, i, n, part)
+    {
+        yyjson_val *unit = yyjson_arr_get(part, 0);
+        size_t n_times = (size_t)yyjson_get_uint(yyjson_arr_get(part, 1));
+        REQUIRE(n_times * yyjson_get_len(unit) <= capacity - n_bytes);
+        for (; n_times > 0; n_times--, n_bytes += yyjson_get_len(unit))
+            memcpy(text + n_bytes, yyjson_get_str(unit), yyjson_get_len(unit));
+    }
+    return n_bytes;
+}
+
 mf_tokenizer *text_tokenizer_open(const char *name)
 {
     mf_tokenizer *tokenizer = NULL;

@@ -23,7 +23,7 @@ static void run_norm_rope(void *ctx, uint32_t row, uint32_t thread)
     uint32_t n_rot = op->u.head_norm_rope.n_rot;
     const uint32_t batch_row = op->first_row + row;
     const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
-    size_t angle = (size_t)(seq->position + batch_row - seq->first_row) * (n_rot / 2);
+    size_t angle = (size_t)mf_cpu_position_of(seq, batch_row) * (n_rot / 2);
     const float *cos = mf_cpu_floats(be, op->u.head_norm_rope.cos) + angle;
     const float *sin = mf_cpu_floats(be, op->u.head_norm_rope.sin) + angle;
     const float *weight = mf_cpu_floats(be, op->u.head_norm_rope.weight);

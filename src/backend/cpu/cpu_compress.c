@@ -120,7 +120,7 @@ static void run_entry(void *ctx, uint32_t row, uint32_t thread)
     const mf_compress_params *p = &job->op->u.compress;
     const uint32_t batch_row = job->op->first_row + row;
     const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
-    const uint64_t last = seq->position + batch_row - seq->first_row;
+    const uint64_t last = mf_cpu_position_of(seq, batch_row);
     if ((last + 1) % p->rate != 0)
         return;
     const making m = {be, p, mf_cpu_pages_of(be, seq, true), last + 1 - p->rate,

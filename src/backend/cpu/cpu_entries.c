@@ -39,7 +39,7 @@ static seen seen_by(const entry_job *job, uint32_t held)
     const uint32_t row = job->first + held, batch_row = job->op->first_row + row;
     const mf_sequence *seq = mf_cpu_sequence_of(job->be, batch_row);
     seen s = {.row = row, .held = held, .seq = seq};
-    s.position = seq->position + batch_row - seq->first_row;
+    s.position = mf_cpu_position_of(seq, batch_row);
     s.n_window = s.position < p->window ? (uint32_t)s.position + 1 : p->window;
     s.n_entries = p->rate != 0 ? (uint32_t)((s.position + 1) / p->rate) : 0;
     const bool is_chosen = p->index.n_most != 0 && s.n_entries > p->index.n_most;

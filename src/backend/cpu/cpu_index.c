@@ -142,7 +142,7 @@ void mf_cpu_index_gather(mf_cpu_backend *be, const mf_op *op, uint32_t row,
     const mf_index_params *x = &p->index;
     const uint32_t batch_row = op->first_row + row;
     const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
-    const uint32_t n_kv = (uint32_t)(seq->position + batch_row - seq->first_row + 1);
+    const uint32_t n_kv = (uint32_t)mf_cpu_position_of(seq, batch_row) + 1;
     uint32_t chosen[MF_INDEX_MOST];
     index_job job = {.be = be,
                      .p = p,

@@ -111,6 +111,12 @@ static inline const mf_sequence *mf_cpu_sequence_of(const mf_cpu_backend *be, ui
     return &be->sequences[be->n_sequences - 1];
 }
 
+/* Where the batch's row stands in its sequence. */
+static inline uint64_t mf_cpu_position_of(const mf_sequence *seq, uint32_t row)
+{
+    return seq->position + row - seq->first_row;
+}
+
 /* The pages of one of the batch's sequences, or its window's. */
 static inline const unsigned char *const *mf_cpu_pages_of(const mf_cpu_backend *be,
                                                           const mf_sequence *seq, bool is_window)

@@ -48,7 +48,7 @@ static void run_rope(void *ctx, uint32_t row, uint32_t thread)
     uint32_t n_rot = op->u.rope.n_rot;
     const uint32_t batch_row = op->first_row + row;
     const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
-    size_t angle = (size_t)(seq->position + batch_row - seq->first_row) * (n_rot / 2);
+    size_t angle = (size_t)mf_cpu_position_of(seq, batch_row) * (n_rot / 2);
     const float *cos = mf_cpu_floats(be, op->u.rope.cos) + angle;
     const float *sin = mf_cpu_floats(be, op->u.rope.sin) + angle;
     float *x = mf_cpu_floats(be, op->u.rope.x) + (size_t)row * op->u.rope.row_stride;
@@ -144,7 +144,7 @@ static void run_attention(void *ctx, uint32_t task, uint32_t thread)
         .out_stride = n_latent,
         .cache_type = op->u.latent_attention.cache_type,
         .n_kv = job->pages != NULL ? op->u.latent_attention.index.n_most
-                                   : (uint32_t)(seq->position + batch_row - seq->first_row + 1),
+                                   : (uint32_t)mf_cpu_position_of(seq, batch_row) + 1,
         .n_heads = n_heads - h < job->n_heads ? n_heads - h : job->n_heads,
         .n_latent = n_latent,
         .n_rot = op->u.latent_attention.n_rot,
@@ -169,7 +169,7 @@ static void attend_chosen(latent_job *job)
         const uint32_t batch_row = op->first_row + job->row;
         const mf_sequence *seq = mf_cpu_sequence_of(be, batch_row);
         job->pages = NULL;
-        if (seq->position + batch_row - seq->first_row >= n_most) {
+        if (mf_cpu_position_of(seq, batch_row) >= n_most) {
             mf_cpu_index_gather(be, op, job->row, pages);
             job->pages = pages;
         }

@@ -85,13 +85,11 @@ static void look_up(const mf_cpu_backend *be, const mf_route_params *p, uint32_t
     memcpy(ids, table + (size_t)p->tokens[row] * p->n_table, p->k * sizeof *ids);
 }
 
-/* The k of largest choice; weights are scratch. */
-static void choose_row(const mf_cpu_backend *be, const mf_op *op, float *choice, uint32_t row)
+/* The k of largest choice, which is scratch as the weights are. */
+static void choose_row(const mf_cpu_backend *be, const mf_op *op, float *score, float *choice,
+                       int32_t *ids, float *weights)
 {
     const uint32_t n = op->u.route.n_experts, k = op->u.route.k;
-    float *score = mf_cpu_floats(be, op->u.route.logits) + (size_t)row * n;
-    float *weights = mf_cpu_floats(be, op->u.route.weights) + (size_t)row * k;
-    int32_t *ids = (int32_t *)(void *)mf_cpu_bytes(be, op->u.route.ids) + (size_t)row * k;
     const float *bias =
         op->u.route.bias.buffer.id != 0 ? mf_cpu_floats(be, op->u.route.bias) : NULL;
     for (uint32_t i = 0; i < n; i++)
@@ -111,7 +109,7 @@ static void route_row(const mf_cpu_backend *be, const mf_op *op, uint32_t row, f
     if (op->u.route.table.buffer.id != 0)
         look_up(be, &op->u.route, row, ids);
     else
-        choose_row(be, op, choice, row);
+        choose_row(be, op, score, choice, ids, weights);
     float sum = 0.0f;
     for (uint32_t j = 0; j < k; j++) {
         weights[j] = score[ids[j]];

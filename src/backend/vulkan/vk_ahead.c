@@ -30,12 +30,7 @@ mf_status mf_vk_ahead_open(mf_vk_backend *be, mf_error *error)
 
 void mf_vk_ahead_close(mf_vk_backend *be)
 {
-    const mf_vk_device *d = &be->device;
-    for (uint32_t i = 0; i < MF_VK_SUBMISSIONS; i++)
-        if (be->ahead.submissions[i].pool != VK_NULL_HANDLE)
-            d->api.DestroyCommandPool(d->handle, be->ahead.submissions[i].pool, NULL);
-    if (be->ahead.timeline != VK_NULL_HANDLE)
-        d->api.DestroySemaphore(d->handle, be->ahead.timeline, NULL);
+    mf_vk_submissions_free(&be->device, be->ahead.submissions, be->ahead.timeline);
 }
 
 /* Asks how far the copies are. */

@@ -229,6 +229,10 @@ typedef struct mf_vk_early {
 /* A pool and its command buffer, for a queue of the family. */
 VkResult mf_vk_submission_create(const mf_vk_device *d, uint32_t family, mf_vk_submission *s);
 VkResult mf_vk_timeline_create(const mf_vk_device *d, VkSemaphore *out);
+/* What a queue has of these, all or a part. */
+void mf_vk_submissions_free(const mf_vk_device *d,
+                            const mf_vk_submission submissions[MF_VK_SUBMISSIONS],
+                            VkSemaphore timeline);
 mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error);
 void mf_vk_stream_close(mf_vk_backend *be);
 /* Sees to it that there is an open submission; false: the device is lost. */

@@ -11,7 +11,6 @@
 #define THREADS MF_VK_GRID_THREADS
 #define TEAMS (THREADS / 16u)
 #define TILE 512u /* as in mixture.comp, what follows too */
-#define OUT_ROWS 4u
 #define IN_PAIRS 4u
 #define AHEAD 2u
 

@@ -63,6 +63,17 @@ VkResult mf_vk_timeline_create(const mf_vk_device *d, VkSemaphore *out)
     return result;
 }
 
+void mf_vk_submissions_free(const mf_vk_device *d,
+                            const mf_vk_submission submissions[MF_VK_SUBMISSIONS],
+                            VkSemaphore timeline)
+{
+    for (uint32_t i = 0; i < MF_VK_SUBMISSIONS; i++)
+        if (submissions[i].pool != VK_NULL_HANDLE)
+            d->api.DestroyCommandPool(d->handle, submissions[i].pool, NULL);
+    if (timeline != VK_NULL_HANDLE)
+        d->api.DestroySemaphore(d->handle, timeline, NULL);
+}
+
 mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error)
 {
     mf_vk_stream *st = &be->stream;
@@ -83,12 +94,7 @@ mf_status mf_vk_stream_open(mf_vk_backend *be, mf_error *error)
 
 void mf_vk_stream_close(mf_vk_backend *be)
 {
-    const mf_vk_device *d = &be->device;
-    for (uint32_t i = 0; i < MF_VK_SUBMISSIONS; i++)
-        if (be->stream.submissions[i].pool != VK_NULL_HANDLE)
-            d->api.DestroyCommandPool(d->handle, be->stream.submissions[i].pool, NULL);
-    if (be->stream.timeline != VK_NULL_HANDLE)
-        d->api.DestroySemaphore(d->handle, be->stream.timeline, NULL);
+    mf_vk_submissions_free(&be->device, be->stream.submissions, be->stream.timeline);
 }
 
 /* ---------------------------------------------------------------------------------- a loss -- */

@@ -50,19 +50,19 @@ static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *sp
     uint64_t n_series = 0;
     for (uint32_t i = 0; i < h->n_layers; i++)
         n_series = n_series < series_of(h, i) ? series_of(h, i) : n_series;
-    spans[Q_LOW] = mf_layout_take(l, n_rows, h->q_rank, MF_F32);
-    spans[Q] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
-    spans[KV] = mf_layout_take(l, n_rows, h->head_dim, MF_F32);
-    spans[ENTRY_KV] = mf_layout_take(l, n_rows, n_series * h->head_dim, MF_F32);
-    spans[ENTRY_GATE] = mf_layout_take(l, n_rows, n_series * h->head_dim, MF_F32);
-    spans[ATTENDED] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
-    spans[O_LOW] = mf_layout_take(l, n_rows, (uint64_t)h->o_groups * h->o_rank, MF_F32);
+    spans[Q_LOW] = mf_layout_take(l, n_rows, h->q_rank);
+    spans[Q] = mf_layout_take(l, n_rows, mf_query_width(h));
+    spans[KV] = mf_layout_take(l, n_rows, h->head_dim);
+    spans[ENTRY_KV] = mf_layout_take(l, n_rows, n_series * h->head_dim);
+    spans[ENTRY_GATE] = mf_layout_take(l, n_rows, n_series * h->head_dim);
+    spans[ATTENDED] = mf_layout_take(l, n_rows, mf_query_width(h));
+    spans[O_LOW] = mf_layout_take(l, n_rows, (uint64_t)h->o_groups * h->o_rank);
     if (!h->is_indexed)
         return;
-    spans[INDEX_Q] = mf_layout_take(l, n_rows, (uint64_t)h->index_heads * h->index_dim, MF_F32);
-    spans[INDEX_KV] = mf_layout_take(l, n_rows, 2 * (uint64_t)h->index_dim, MF_F32);
-    spans[INDEX_GATE] = mf_layout_take(l, n_rows, 2 * (uint64_t)h->index_dim, MF_F32);
-    spans[INDEX_W] = mf_layout_take(l, n_rows, h->index_heads, MF_F32);
+    spans[INDEX_Q] = mf_layout_take(l, n_rows, (uint64_t)h->index_heads * h->index_dim);
+    spans[INDEX_KV] = mf_layout_take(l, n_rows, 2 * (uint64_t)h->index_dim);
+    spans[INDEX_GATE] = mf_layout_take(l, n_rows, 2 * (uint64_t)h->index_dim);
+    spans[INDEX_W] = mf_layout_take(l, n_rows, h->index_heads);
 }
 
 static mf_state_shape state(const mf_hparams *h, uint32_t layer, mf_dtype cache_type)

@@ -16,15 +16,15 @@ static uint32_t width_of(const mf_hparams *h)
 static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *spans)
 {
     const uint64_t width = width_of(h);
-    spans[Q] = mf_layout_take(l, n_rows, width, MF_F32);
-    spans[K] = mf_layout_take(l, n_rows, width, MF_F32);
-    spans[V] = mf_layout_take(l, n_rows, width, MF_F32);
-    spans[F_LOW] = mf_layout_take(l, n_rows, h->key_dim, MF_F32);
-    spans[G_LOW] = mf_layout_take(l, n_rows, h->key_dim, MF_F32);
-    spans[A] = mf_layout_take(l, n_rows, width, MF_F32);
-    spans[B] = mf_layout_take(l, n_rows, h->n_v_heads, MF_F32);
-    spans[GATE] = mf_layout_take(l, n_rows, width, MF_F32);
-    spans[DELTA] = mf_layout_take(l, n_rows, width, MF_F32);
+    spans[Q] = mf_layout_take(l, n_rows, width);
+    spans[K] = mf_layout_take(l, n_rows, width);
+    spans[V] = mf_layout_take(l, n_rows, width);
+    spans[F_LOW] = mf_layout_take(l, n_rows, h->key_dim);
+    spans[G_LOW] = mf_layout_take(l, n_rows, h->key_dim);
+    spans[A] = mf_layout_take(l, n_rows, width);
+    spans[B] = mf_layout_take(l, n_rows, h->n_v_heads);
+    spans[GATE] = mf_layout_take(l, n_rows, width);
+    spans[DELTA] = mf_layout_take(l, n_rows, width);
 }
 
 /* The inputs of the convolutions of queries, keys and values one after the other, and the recurrent

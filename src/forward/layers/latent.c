@@ -20,17 +20,17 @@ static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *sp
 {
     const uint64_t n_held = n_rows < ROWS_AT_ONCE ? n_rows : ROWS_AT_ONCE;
     const uint64_t latents = (uint64_t)h->n_heads * h->kv_rank;
-    spans[Q_LOW] = mf_layout_take(l, n_rows, h->q_rank, MF_F32);
-    spans[Q] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
-    spans[KV] = mf_layout_take(l, n_rows, mf_latent_width(h), MF_F32);
-    spans[Q_LATENT] = mf_layout_take(l, n_held, latents, MF_F32);
-    spans[LATENT] = mf_layout_take(l, n_held, latents, MF_F32);
-    spans[ATTENDED] = mf_layout_take(l, n_rows, (uint64_t)h->n_heads * h->value_head_dim, MF_F32);
+    spans[Q_LOW] = mf_layout_take(l, n_rows, h->q_rank);
+    spans[Q] = mf_layout_take(l, n_rows, mf_query_width(h));
+    spans[KV] = mf_layout_take(l, n_rows, mf_latent_width(h));
+    spans[Q_LATENT] = mf_layout_take(l, n_held, latents);
+    spans[LATENT] = mf_layout_take(l, n_held, latents);
+    spans[ATTENDED] = mf_layout_take(l, n_rows, (uint64_t)h->n_heads * h->value_head_dim);
     if (!h->is_indexed)
         return;
-    spans[INDEX_Q] = mf_layout_take(l, n_rows, (uint64_t)h->index_heads * h->index_dim, MF_F32);
-    spans[INDEX_K] = mf_layout_take(l, n_rows, h->index_dim, MF_F32);
-    spans[INDEX_W] = mf_layout_take(l, n_rows, h->index_heads, MF_F32);
+    spans[INDEX_Q] = mf_layout_take(l, n_rows, (uint64_t)h->index_heads * h->index_dim);
+    spans[INDEX_K] = mf_layout_take(l, n_rows, h->index_dim);
+    spans[INDEX_W] = mf_layout_take(l, n_rows, h->index_heads);
 }
 
 /* Which positions are seen is not left to 8 bits. */

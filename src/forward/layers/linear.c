@@ -10,11 +10,11 @@ enum { QKV, Z, B, A, DELTA };
 
 static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *spans)
 {
-    spans[QKV] = mf_layout_take(l, n_rows, mf_conv_channels(h), MF_F32);
-    spans[Z] = mf_layout_take(l, n_rows, mf_value_width(h), MF_F32);
-    spans[B] = mf_layout_take(l, n_rows, h->n_v_heads, MF_F32);
-    spans[A] = mf_layout_take(l, n_rows, h->n_v_heads, MF_F32);
-    spans[DELTA] = mf_layout_take(l, n_rows, mf_value_width(h), MF_F32);
+    spans[QKV] = mf_layout_take(l, n_rows, mf_conv_channels(h));
+    spans[Z] = mf_layout_take(l, n_rows, mf_value_width(h));
+    spans[B] = mf_layout_take(l, n_rows, h->n_v_heads);
+    spans[A] = mf_layout_take(l, n_rows, h->n_v_heads);
+    spans[DELTA] = mf_layout_take(l, n_rows, mf_value_width(h));
 }
 
 /* The convolution's inputs and the recurrent state, float32 whatever the cache's type. */

@@ -12,11 +12,11 @@ enum { Q, GATE, K, V, ATTENDED };
 
 static void plan(const mf_hparams *h, uint64_t n_rows, mf_layout *l, mf_span *spans)
 {
-    spans[Q] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
-    spans[GATE] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
-    spans[K] = mf_layout_take(l, n_rows, mf_kv_width(h), MF_F32);
-    spans[V] = mf_layout_take(l, n_rows, mf_kv_width(h), MF_F32);
-    spans[ATTENDED] = mf_layout_take(l, n_rows, mf_query_width(h), MF_F32);
+    spans[Q] = mf_layout_take(l, n_rows, mf_query_width(h));
+    spans[GATE] = mf_layout_take(l, n_rows, mf_query_width(h));
+    spans[K] = mf_layout_take(l, n_rows, mf_kv_width(h));
+    spans[V] = mf_layout_take(l, n_rows, mf_kv_width(h));
+    spans[ATTENDED] = mf_layout_take(l, n_rows, mf_query_width(h));
 }
 
 static mf_state_shape state(const mf_hparams *h, uint32_t layer, mf_dtype cache_type)

@@ -28,6 +28,33 @@ mf_status mf_require_false(const mf_source *source, const char *name, mf_error *
     return MF_OK;
 }
 
+mf_status mf_layer_word(const mf_source *s, const char *name, uint32_t n, uint32_t layer,
+                        const char *yes, const char *no, bool *is_yes, mf_error *error)
+{
+    const char *word = layer < n ? mf_hparam_element(s, name, layer) : NULL;
+    const bool is_it = word != NULL && strcmp(word, yes) == 0;
+    if (!is_it && (word == NULL || strcmp(word, no) != 0))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: field %s[%u] is %.64s; supported are %s and %s", s->hparam_path, name,
+                       layer,
+                       word != NULL ? word
+                       : layer < n  ? "not a string"
+                                    : "missing",
+                       yes, no);
+    *is_yes = is_it;
+    return MF_OK;
+}
+
+mf_status mf_layer_list(const mf_source *s, const char *name, const mf_hparams *h, uint32_t *n,
+                        mf_error *error)
+{
+    MF_TRY(mf_hparam_list(s, name, n, error));
+    if (*n != MF_HPARAM_WHOLE && *n != h->n_layers)
+        return mf_hparam_fail(s, name, MF_ERR_FORMAT, error,
+                              "is not an array of num_hidden_layers = %u entries", h->n_layers);
+    return MF_OK;
+}
+
 mf_status mf_configure_common(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     double eps;
@@ -180,17 +207,6 @@ static mf_status refuse_factors(const mf_source *s, const char *type, mf_error *
                                 type, v.field);
 }
 
-mf_status mf_configure_kept_groups(const mf_source *s, mf_router *r, mf_error *error)
-{
-    static const char name[] = "topk_group";
-    const uint32_t all = r->n_groups == 1 ? 1 : 0;
-    MF_TRY(mf_hparam_u32_or(s, name, all, (mf_range){1, r->n_groups}, &r->k_groups, error));
-    return r->k_groups != 0
-               ? MF_OK
-               : mf_hparam_fail(s, name, MF_ERR_FORMAT, error,
-                                "is missing: of %u groups (n_group) some are kept", r->n_groups);
-}
-
 mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_error *error)
 {
     const char *type = NULL;
@@ -208,6 +224,37 @@ mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_
         return configure_llama3(s, h, error);
     return mf_hparam_fail(s, "rope.type", MF_ERR_UNSUPPORTED, error,
                           "is %.64s; supported are default, yarn and llama3", type);
+}
+
+mf_status mf_configure_experts(const mf_source *s, const char *n_experts, const char *n_per_token,
+                               const char *hidden, mf_hparams *h, mf_error *error)
+{
+    MF_TRY(mf_hparam_u32(s, n_experts, (mf_range){1, 65535}, &h->n_experts, error));
+    MF_TRY(
+        mf_hparam_u32(s, n_per_token, (mf_range){1, h->n_experts}, &h->n_experts_per_token, error));
+    return mf_hparam_u32(s, hidden, (mf_range){1, MF_MAX_DIM}, &h->expert_hidden, error);
+}
+
+/* A token's experts must find room in the groups that are kept: the router chooses among no others.
+ */
+mf_status mf_configure_groups(const mf_source *s, const char *name, uint32_t k_usual, mf_hparams *h,
+                              mf_error *error)
+{
+    mf_router *r = &h->router;
+    MF_TRY(mf_hparam_u32_or(s, name, 1, (mf_range){1, MF_MAX_GROUPS}, &r->n_groups, error));
+    MF_TRY(mf_hparam_u32_or(s, "topk_group", r->n_groups == 1 ? 1 : k_usual,
+                            (mf_range){1, r->n_groups}, &r->k_groups, error));
+    if (r->k_groups == 0)
+        return mf_hparam_fail(s, "topk_group", MF_ERR_FORMAT, error,
+                              "is missing: of %u groups (%s) some are kept", r->n_groups, name);
+    const uint32_t n_each = h->n_experts / r->n_groups;
+    if (h->n_experts % r->n_groups != 0 || r->k_groups * n_each < h->n_experts_per_token)
+        return mf_fail(error, MF_ERR_FORMAT,
+                       "%s: fields %s %u and topk_group %u do not fit %u experts, of which %u are "
+                       "taken",
+                       s->hparam_path, name, r->n_groups, r->k_groups, h->n_experts,
+                       h->n_experts_per_token);
+    return MF_OK;
 }
 
 mf_status mf_bind_layer_matrix(mf_binder *b, mf_tensor_id id, uint32_t n_rows, uint32_t n_cols,

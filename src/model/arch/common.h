@@ -12,9 +12,15 @@ mf_status mf_configure_common(const mf_source *source, mf_hparams *h, mf_error *
 /* rope.theta and, where rope.type says so, YaRN or Llama 3's scaling; head_dim and n_context are
  * known. Nothing is refused but types other than default, yarn and llama3. */
 mf_status mf_configure_rope(const mf_source *source, double theta, mf_hparams *h, mf_error *error);
-/* topk_group, of r->n_groups groups of experts: without a default where they are several, since
- * publishers' codes have different ones. */
-mf_status mf_configure_kept_groups(const mf_source *source, mf_router *r, mf_error *error);
+/* How many experts there are, are chosen by a token, and their inner size, by the fields' names. */
+mf_status mf_configure_experts(const mf_source *source, const char *n_experts,
+                               const char *n_per_token, const char *hidden, mf_hparams *h,
+                               mf_error *error);
+/* The router's groups of experts (the field `name`, absent: one) and how many of them are kept
+ * (topk_group, absent: k_usual; 0: it must not be, of several, since publishers' codes have
+ * different ones); the experts and their number a token are known. */
+mf_status mf_configure_groups(const mf_source *source, const char *name, uint32_t k_usual,
+                              mf_hparams *h, mf_error *error);
 /* YaRN's attention temperature for a factor and a multiplier. */
 double mf_yarn_mscale(double factor, double m);
 
@@ -22,6 +28,15 @@ double mf_yarn_mscale(double factor, double m);
 mf_status mf_require_string(const mf_source *source, const char *name, const char *only,
                             mf_error *error);
 mf_status mf_require_false(const mf_source *source, const char *name, mf_error *error);
+
+/* A list `name` (n: its length by mf_hparam_list) that says of each layer one of two words:
+ * *is_yes, whether the layer's is `yes`. MF_ERR_UNSUPPORTED: it is neither, or is not there. */
+mf_status mf_layer_word(const mf_source *source, const char *name, uint32_t n, uint32_t layer,
+                        const char *yes, const char *no, bool *is_yes, mf_error *error);
+/* The length of a list of the layers, MF_HPARAM_WHOLE if absent; MF_ERR_FORMAT: another than
+ * theirs. */
+mf_status mf_layer_list(const mf_source *source, const char *name, const mf_hparams *h, uint32_t *n,
+                        mf_error *error);
 
 /* mf_bind_matrix of a layer's [n_rows, n_cols]. */
 mf_status mf_bind_layer_matrix(mf_binder *b, mf_tensor_id id, uint32_t n_rows, uint32_t n_cols,

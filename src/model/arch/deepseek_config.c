@@ -60,18 +60,16 @@ static mf_status take_layer_types(const mf_source *s, mf_hparams *h, mf_error *e
     s->ops->hparam(s, "first_k_dense_replace", MF_HPARAM_WHOLE, &first);
     MF_TRY(mf_hparam_list(s, "mlp_layer_types", &n_types, error));
     for (uint32_t i = 0; n_types != MF_HPARAM_WHOLE && i < h->n_layers; i++) {
-        const char *type = i < n_types ? mf_hparam_element(s, "mlp_layer_types", i) : NULL;
-        const bool is_dense = type != NULL && strcmp(type, "dense") == 0;
-        if (!is_dense && (type == NULL || strcmp(type, "sparse") != 0))
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field mlp_layer_types[%u] is %.64s; supported are dense and sparse",
-                           s->hparam_path, i, type == NULL ? "missing" : type);
+        bool is_dense;
+        MF_TRY(
+            mf_layer_word(s, "mlp_layer_types", n_types, i, "dense", "sparse", &is_dense, error));
         if (first.kind == MF_HPARAM_ABSENT)
             h->is_dense[i] = is_dense;
         else if (is_dense != h->is_dense[i])
             return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field mlp_layer_types[%u] is %.64s; first_k_dense_replace says %s",
-                           s->hparam_path, i, type, h->is_dense[i] ? "dense" : "sparse");
+                           "%s: field mlp_layer_types[%u] is %s; first_k_dense_replace says %s",
+                           s->hparam_path, i, is_dense ? "dense" : "sparse",
+                           h->is_dense[i] ? "dense" : "sparse");
     }
     return MF_OK;
 }
@@ -103,11 +101,8 @@ mf_status mf_deepseek_layers(const mf_source *s, uint32_t n_dense_usual, mf_hpar
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     uint32_t n_shared;
-    MF_TRY(mf_hparam_u32(s, "n_routed_experts", (mf_range){1, 65535}, &h->n_experts, error));
-    MF_TRY(mf_hparam_u32(s, "num_experts_per_tok", (mf_range){1, h->n_experts},
-                         &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, "n_routed_experts", "num_experts_per_tok",
+                                "moe_intermediate_size", h, error));
     MF_TRY(mf_hparam_u32_or(s, "n_shared_experts", 0, (mf_range){0, 64}, &n_shared, error));
     h->shared_hidden = n_shared * h->expert_hidden; /* several are one wide MLP */
     return MF_OK;
@@ -118,18 +113,6 @@ static mf_status unsupported(const mf_source *s, const char *field, const char *
 {
     return mf_hparam_fail(s, field, MF_ERR_UNSUPPORTED, error, "is %.64s; supported here: %s",
                           value, supported);
-}
-
-static mf_status configure_groups(const mf_source *s, mf_router *r, uint32_t n_experts,
-                                  mf_error *error)
-{
-    MF_TRY(mf_hparam_u32_or(s, "n_group", 1, (mf_range){1, MF_MAX_GROUPS}, &r->n_groups, error));
-    MF_TRY(mf_configure_kept_groups(s, r, error));
-    if (n_experts % r->n_groups != 0)
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: field n_group %u does not divide n_routed_experts %u", s->hparam_path,
-                       r->n_groups, n_experts);
-    return MF_OK;
 }
 
 /* V2: softmax scores, unbiased and not renormalised. The published codes disagree on what
@@ -148,7 +131,7 @@ static mf_status configure_greedy(const mf_source *s, mf_hparams *h, mf_error *e
     MF_TRY(mf_require_false(s, "norm_topk_prob", error));
     h->router = (mf_router){.n_groups = 1, .k_groups = 1};
     if (method != NULL && strcmp(method, "group_limited_greedy") == 0)
-        return configure_groups(s, &h->router, h->n_experts, error);
+        return mf_configure_groups(s, "n_group", 0, h, error);
     return MF_OK;
 }
 
@@ -165,7 +148,7 @@ static mf_status configure_noaux(const mf_source *s, mf_hparams *h, mf_error *er
         return unsupported(s, "scoring_func", scores, "sigmoid", error);
     h->router = (mf_router){.is_sigmoid = true, .has_bias = true, .eps = 1e-20f};
     MF_TRY(mf_hparam_bool_or(s, "norm_topk_prob", true, &h->router.normalise, error));
-    return configure_groups(s, &h->router, h->n_experts, error);
+    return mf_configure_groups(s, "n_group", 0, h, error);
 }
 
 /* Whether a layer uses another's choice: GLM's later ones. */

@@ -210,15 +210,9 @@ static mf_status configure_hashes(const mf_source *s, mf_hparams *h, mf_error *e
     MF_TRY(mf_hparam_list(s, "mlp_layer_types", &n_types, error));
     for (uint32_t i = 0; i < h->n_layers; i++) {
         h->is_hashed[i] = i < n_hashed;
-        if (n_types == MF_HPARAM_WHOLE)
-            continue;
-        const char *name = mf_hparam_element(s, "mlp_layer_types", i);
-        h->is_hashed[i] = name != NULL && strcmp(name, "hash_moe") == 0;
-        if (!h->is_hashed[i] && (name == NULL || strcmp(name, "moe") != 0))
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field mlp_layer_types[%u] is %.64s; expected hash_moe or moe for "
-                           "each of the layers",
-                           s->hparam_path, i, name != NULL ? name : "missing");
+        if (n_types != MF_HPARAM_WHOLE)
+            MF_TRY(mf_layer_word(s, "mlp_layer_types", n_types, i, "hash_moe", "moe",
+                                 &h->is_hashed[i], error));
     }
     mf_number_moe_layers(h);
     return MF_OK;
@@ -264,11 +258,8 @@ static mf_status configure_router(const mf_source *s, mf_hparams *h, mf_error *e
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     double limit;
-    MF_TRY(mf_hparam_u32(s, "n_routed_experts", (mf_range){1, 65535}, &h->n_experts, error));
-    MF_TRY(mf_hparam_u32(s, "num_experts_per_tok", (mf_range){1, h->n_experts},
-                         &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, "n_routed_experts", "num_experts_per_tok",
+                                "moe_intermediate_size", h, error));
     MF_TRY(require_one(s, "n_shared_experts", error));
     MF_TRY(mf_hparam_double_or(s, "swiglu_limit", 10.0, (mf_range){1e-3, 1e30}, &limit, error));
     h->shared_hidden = h->expert_hidden;

@@ -12,7 +12,7 @@ static mf_status configure_router(const mf_source *s, mf_hparams *h, mf_error *e
     MF_TRY(mf_hparam_bool_or(s, "norm_topk_prob", true, &h->router.normalise, error));
     MF_TRY(mf_hparam_double_or(s, "routed_scaling_factor", 1.0, (mf_range){0, 1e6}, &scale, error));
     h->router.scale = (float)scale;
-    return mf_grouped_groups(s, h, error);
+    return mf_configure_groups(s, "n_group", 0, h, error);
 }
 
 static mf_status configure(const mf_source *s, mf_hparams *out, mf_error *error)

@@ -9,7 +9,6 @@
 
 #define MAX_HEADS 4096u
 #define MAX_HEAD_DIM 1024u
-#define MAX_EXPERTS 65535u
 
 mf_status mf_grouped_heads(const mf_source *s, mf_hparams *h, mf_error *error)
 {
@@ -121,28 +120,9 @@ mf_status mf_grouped_first_dense(const mf_source *s, mf_hparams *h, mf_error *er
 mf_status mf_grouped_experts(const mf_source *s, const mf_grouped_names *names, mf_hparams *h,
                              mf_error *error)
 {
-    MF_TRY(mf_hparam_u32(s, names->n_experts, (mf_range){1, MAX_EXPERTS}, &h->n_experts, error));
     const char *per_token = names->n_per_token != NULL ? names->n_per_token : "num_experts_per_tok";
-    MF_TRY(
-        mf_hparam_u32(s, per_token, (mf_range){1, h->n_experts}, &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, names->expert_hidden, (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, names->n_experts, per_token, names->expert_hidden, h, error));
     h->router = (mf_router){.n_groups = 1, .k_groups = 1, .scale = 1.0f};
-    return MF_OK;
-}
-
-mf_status mf_grouped_groups(const mf_source *s, mf_hparams *h, mf_error *error)
-{
-    mf_router *r = &h->router;
-    MF_TRY(mf_hparam_u32_or(s, "n_group", 1, (mf_range){1, MF_MAX_GROUPS}, &r->n_groups, error));
-    MF_TRY(mf_configure_kept_groups(s, r, error));
-    const uint32_t n_each = h->n_experts / r->n_groups;
-    if (h->n_experts % r->n_groups != 0 || r->k_groups * n_each < h->n_experts_per_token)
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: fields n_group %u and topk_group %u do not fit %u experts, of which %u "
-                       "are taken",
-                       s->hparam_path, r->n_groups, r->k_groups, h->n_experts,
-                       h->n_experts_per_token);
     return MF_OK;
 }
 
@@ -161,22 +141,12 @@ mf_status mf_grouped_windows(const mf_source *s, uint32_t fallback, mf_is_window
 {
     uint32_t window, n_types;
     MF_TRY(read_window(s, fallback, &window, error));
-    MF_TRY(mf_hparam_list(s, "layer_types", &n_types, error));
-    if (n_types != MF_HPARAM_WHOLE && n_types != h->n_layers)
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: field layer_types is not an array of num_hidden_layers = %u entries",
-                       s->hparam_path, h->n_layers);
+    MF_TRY(mf_layer_list(s, "layer_types", h, &n_types, error));
     for (uint32_t i = 0; i < h->n_layers; i++) {
         bool has_window = is_windowed != NULL && is_windowed(i, parameter);
-        if (n_types != MF_HPARAM_WHOLE) {
-            const char *type = mf_hparam_element(s, "layer_types", i);
-            has_window = type != NULL && strcmp(type, "sliding_attention") == 0;
-            if (!has_window && (type == NULL || strcmp(type, "full_attention") != 0))
-                return mf_fail(error, MF_ERR_UNSUPPORTED,
-                               "%s: field layer_types[%u] is %s; supported are full_attention and "
-                               "sliding_attention",
-                               s->hparam_path, i, type == NULL ? "not a string" : type);
-        }
+        if (n_types != MF_HPARAM_WHOLE)
+            MF_TRY(mf_layer_word(s, "layer_types", n_types, i, "sliding_attention",
+                                 "full_attention", &has_window, error));
         if (has_window && window == 0 && n_types != MF_HPARAM_WHOLE)
             return mf_hparam_fail(s, "sliding_window", MF_ERR_FORMAT, error,
                                   "is missing; layer_types has sliding_attention");

@@ -30,9 +30,6 @@ mf_status mf_grouped_experts(const mf_source *source, const mf_grouped_names *na
 /* Once is_dense is known; where no layer has experts, `field` is to blame. */
 mf_status mf_grouped_number_layers(const mf_source *source, mf_hparams *h, const char *field,
                                    mf_error *error);
-/* n_group and topk_group of a router whose experts are known. */
-mf_status mf_grouped_groups(const mf_source *source, mf_hparams *h, mf_error *error);
-
 /* Layers attend to `sliding_window` positions (`fallback` where the config leaves it out; 0: all)
  * where layer_types says sliding_attention; without layer_types those that `is_windowed` says. */
 typedef bool (*mf_is_windowed_fn)(uint32_t layer, uint32_t parameter);

@@ -66,11 +66,8 @@ static mf_status configure_linear(const mf_source *s, mf_hparams *h, mf_error *e
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     uint32_t step, n_dense;
-    MF_TRY(mf_hparam_u32(s, "num_experts", (mf_range){1, 65535}, &h->n_experts, error));
-    MF_TRY(mf_hparam_u32(s, "num_experts_per_tok", (mf_range){1, h->n_experts},
-                         &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, "num_experts", "num_experts_per_tok", "moe_intermediate_size", h,
+                                error));
     MF_TRY(mf_hparam_u32(s, "shared_expert_intermediate_size", (mf_range){1, MF_MAX_DIM},
                          &h->shared_hidden, error));
     h->shared_is_gated = true;
@@ -101,25 +98,13 @@ static mf_status configure_layer_kinds(const mf_source *s, mf_hparams *h, mf_err
     uint32_t interval, n_types;
     MF_TRY(mf_hparam_u32_or(s, "full_attention_interval", 4, (mf_range){1, MF_MAX_LAYERS},
                             &interval, error));
-    MF_TRY(mf_hparam_list(s, "layer_types", &n_types, error));
-    if (n_types != MF_HPARAM_WHOLE && n_types != h->n_layers)
-        return mf_fail(error, MF_ERR_FORMAT,
-                       "%s: field layer_types is not an array of num_hidden_layers = %u entries",
-                       s->hparam_path, h->n_layers);
+    MF_TRY(mf_layer_list(s, "layer_types", h, &n_types, error));
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        h->layer_kind[i] = (i + 1) % interval == 0 ? MF_LAYER_FULL : MF_LAYER_LINEAR;
-        if (n_types == MF_HPARAM_WHOLE)
-            continue;
-        const char *type = mf_hparam_element(s, "layer_types", i);
-        if (type != NULL && strcmp(type, "full_attention") == 0)
-            h->layer_kind[i] = MF_LAYER_FULL;
-        else if (type != NULL && strcmp(type, "linear_attention") == 0)
-            h->layer_kind[i] = MF_LAYER_LINEAR;
-        else
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field layer_types[%u] is %s; supported are full_attention and "
-                           "linear_attention",
-                           s->hparam_path, i, type == NULL ? "not a string" : type);
+        bool is_linear = (i + 1) % interval != 0;
+        if (n_types != MF_HPARAM_WHOLE)
+            MF_TRY(mf_layer_word(s, "layer_types", n_types, i, "linear_attention", "full_attention",
+                                 &is_linear, error));
+        h->layer_kind[i] = is_linear ? MF_LAYER_LINEAR : MF_LAYER_FULL;
     }
     return MF_OK;
 }

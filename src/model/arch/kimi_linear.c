@@ -33,13 +33,9 @@ static mf_status read_layers(const mf_source *s, const char *name, mf_layer_kind
 static mf_status take_types(const mf_source *s, uint32_t n_types, mf_hparams *h, mf_error *error)
 {
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        const char *type = i < n_types ? mf_hparam_element(s, "layer_types", i) : NULL;
-        const bool is_linear = type != NULL && strcmp(type, "linear_attention") == 0;
-        if (!is_linear && (type == NULL || strcmp(type, "full_attention") != 0))
-            return mf_fail(error, MF_ERR_UNSUPPORTED,
-                           "%s: field layer_types[%u] is %.64s; supported are full_attention and "
-                           "linear_attention",
-                           s->hparam_path, i, type == NULL ? "missing" : type);
+        bool is_linear;
+        MF_TRY(mf_layer_word(s, "layer_types", n_types, i, "linear_attention", "full_attention",
+                             &is_linear, error));
         h->layer_kind[i] = is_linear ? MF_LAYER_KEYED : MF_LAYER_LATENT;
     }
     return MF_OK;
@@ -91,14 +87,10 @@ static mf_status configure_latent(const mf_source *s, mf_hparams *h, mf_error *e
 
 static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *error)
 {
-    const mf_range groups = {1, MF_MAX_GROUPS};
     uint32_t n_shared;
     double scale;
-    MF_TRY(mf_hparam_u32(s, "num_experts", (mf_range){1, 65535}, &h->n_experts, error));
-    MF_TRY(mf_hparam_u32(s, "num_experts_per_token", (mf_range){1, h->n_experts},
-                         &h->n_experts_per_token, error));
-    MF_TRY(mf_hparam_u32(s, "moe_intermediate_size", (mf_range){1, MF_MAX_DIM}, &h->expert_hidden,
-                         error));
+    MF_TRY(mf_configure_experts(s, "num_experts", "num_experts_per_token", "moe_intermediate_size",
+                                h, error));
     MF_TRY(mf_hparam_u32_or(s, "num_shared_experts", 1, (mf_range){0, 64}, &n_shared, error));
     MF_TRY(mf_require_string(s, "moe_router_activation_func", "sigmoid", error));
     MF_TRY(
@@ -106,14 +98,7 @@ static mf_status configure_experts(const mf_source *s, mf_hparams *h, mf_error *
     mf_router *r = &h->router;
     *r = (mf_router){.is_sigmoid = true, .has_bias = true, .eps = 1e-20f, .scale = (float)scale};
     MF_TRY(mf_hparam_bool_or(s, "moe_renormalize", true, &r->normalise, error));
-    MF_TRY(mf_hparam_u32_or(s, "num_expert_group", 1, groups, &r->n_groups, error));
-    MF_TRY(mf_hparam_u32_or(s, "topk_group", 1, (mf_range){1, r->n_groups}, &r->k_groups, error));
-    if (h->n_experts % r->n_groups != 0 ||
-        h->n_experts / r->n_groups * r->k_groups < h->n_experts_per_token)
-        return mf_hparam_fail(s, "num_expert_group", MF_ERR_FORMAT, error,
-                              "%u, of which %u are kept, does not fit %u experts, of which %u are "
-                              "taken",
-                              r->n_groups, r->k_groups, h->n_experts, h->n_experts_per_token);
+    MF_TRY(mf_configure_groups(s, "num_expert_group", 1, h, error));
     h->shared_hidden = n_shared * h->expert_hidden;
     return mf_deepseek_layers(s, 1, h, error);
 }

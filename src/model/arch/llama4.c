@@ -52,23 +52,13 @@ static mf_status configure_layers(const mf_source *s, mf_hparams *h, mf_error *e
     for (uint32_t i = 0; i < h->n_layers; i++)
         rotates[i] = (i + 1) % interval != 0;
     MF_TRY(read_list(s, "no_rope_layers", false, h, rotates, error));
-    MF_TRY(mf_hparam_list(s, "layer_types", &n_types, error));
-    if (n_types != MF_HPARAM_WHOLE && n_types != h->n_layers)
-        return mf_hparam_fail(s, "layer_types", MF_ERR_FORMAT, error,
-                              "is not an array of num_hidden_layers = %u entries", h->n_layers);
+    MF_TRY(mf_layer_list(s, "layer_types", h, &n_types, error));
     h->windows_are_chunks = true;
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        const char *type =
-            n_types != MF_HPARAM_WHOLE ? mf_hparam_element(s, "layer_types", i) : NULL;
         bool is_chunked = rotates[i];
-        if (n_types != MF_HPARAM_WHOLE) {
-            is_chunked = type != NULL && strcmp(type, "chunked_attention") == 0;
-            if (!is_chunked && (type == NULL || strcmp(type, "full_attention") != 0))
-                return mf_fail(error, MF_ERR_UNSUPPORTED,
-                               "%s: field layer_types[%u] is %.64s; supported are full_attention "
-                               "and chunked_attention",
-                               s->hparam_path, i, type == NULL ? "not a string" : type);
-        }
+        if (n_types != MF_HPARAM_WHOLE)
+            MF_TRY(mf_layer_word(s, "layer_types", n_types, i, "chunked_attention",
+                                 "full_attention", &is_chunked, error));
         h->is_unrotated[i] = !rotates[i];
         h->window[i] = is_chunked ? chunk : 0;
     }

@@ -3,6 +3,7 @@
  */
 #include "text/jinja/jinja_lexer.h"
 
+#include "base/digits.h"
 #include "format/json.h"
 #include "text/jinja/jinja_text.h"
 #include "text/utf8.h"
@@ -163,14 +164,6 @@ static mf_jval float_of(mf_jrun *j, const char *at, const char *end)
     return mf_j_float(yyjson_get_num(&value));
 }
 
-static int digit_of(char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : 99;
-}
-
 /* An integer: 12, 1_000, 0x1f, 0o17, 0b1. */
 static void read_integer(mf_jlexer *l)
 {
@@ -180,15 +173,15 @@ static void read_integer(mf_jlexer *l)
     if (*p == '0' && p + 2 <= l->end - 1) {
         char kind = (char)(p[1] | 0x20);
         int other = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
-        if (other != 10 && digit_of(p[2]) < other) {
+        if (other != 10 && mf_digit_of(p[2]) < other) {
             base = other;
             p += 2;
         }
     }
     bool is_zero = base == 10 && *p == '0'; /* 0(_?0)* */
     for (; p < l->end; p++) {
-        bool is_gap = *p == '_' && p + 1 < l->end && digit_of(p[1]) < base;
-        int digit = is_gap ? 0 : digit_of(*p);
+        bool is_gap = *p == '_' && p + 1 < l->end && mf_digit_of(p[1]) < base;
+        int digit = is_gap ? 0 : mf_digit_of(*p);
         if (digit >= base || (is_zero && !is_gap && digit != 0))
             break;
         if (!is_gap && (__builtin_mul_overflow(value, base, &value) ||
@@ -218,8 +211,8 @@ static size_t read_digits(const char *at, const char *end, int base, size_t n_mo
 {
     size_t n = 0;
     *value = 0;
-    while (n < n_most && at + n < end && digit_of(at[n]) < base)
-        *value = *value * (uint32_t)base + (uint32_t)digit_of(at[n++]);
+    while (n < n_most && at + n < end && mf_digit_of(at[n]) < base)
+        *value = *value * (uint32_t)base + (uint32_t)mf_digit_of(at[n++]);
     return n;
 }
 

@@ -18,10 +18,10 @@ static mf_jval filter_default(mf_jrun *j, const mf_jcall *call)
 }
 
 /* A copy of what iterating gives. */
-static mf_jval copy_items(mf_jrun *j, mf_jval from, mf_jflavour flavour)
+static mf_jval copy_items(mf_jrun *j, mf_jval from)
 {
     const mf_jlist *items = mf_j_items(j, from);
-    mf_jval list = mf_j_list(j, flavour);
+    mf_jval list = mf_j_list(j, MF_J_PLAIN);
     for (size_t i = 0; i < items->n_items && mf_j_ok(j); i++)
         mf_j_push(j, list, items->items[i]);
     return list;
@@ -29,7 +29,7 @@ static mf_jval copy_items(mf_jrun *j, mf_jval from, mf_jflavour flavour)
 
 static mf_jval filter_list(mf_jrun *j, const mf_jcall *call)
 {
-    return copy_items(j, call->self, MF_J_PLAIN);
+    return copy_items(j, call->self);
 }
 
 static mf_jval empty_sequence(mf_jrun *j, const char *message)
@@ -223,7 +223,7 @@ typedef mf_jval (*key_of)(mf_jrun *j, mf_jval item, mf_jval attribute, bool mind
 static mf_jval sorted(mf_jrun *j, mf_jval from, key_of key, mf_jval attribute, bool minds_case,
                       bool is_reverse)
 {
-    mf_jval list = copy_items(j, from, MF_J_PLAIN), keys = mf_j_list(j, MF_J_PLAIN);
+    mf_jval list = copy_items(j, from), keys = mf_j_list(j, MF_J_PLAIN);
     if (!mf_j_ok(j))
         return list;
     mf_jlist *items = list.as.list;
@@ -294,7 +294,7 @@ static mf_jval make_group(mf_jrun *j, mf_jval name, mf_jval items)
 static mf_jval filter_groupby(mf_jrun *j, const mf_jcall *call)
 {
     bool minds_case = mf_j_flag(call->arg[2]);
-    mf_jval list = copy_items(j, call->self, MF_J_PLAIN), keys = mf_j_list(j, MF_J_PLAIN);
+    mf_jval list = copy_items(j, call->self), keys = mf_j_list(j, MF_J_PLAIN);
     mf_jval groups = mf_j_list(j, MF_J_PLAIN), group = mf_j_none();
     if (!mf_j_ok(j))
         return list;

@@ -68,9 +68,9 @@ static mf_jval method_replace(mf_jrun *j, const mf_jcall *call)
 }
 
 /* The part of a string that start and end leave, as methods have them; *offset in characters. */
-static mf_jval window(mf_jrun *j, const mf_jcall *call, int first, int64_t *offset)
+static mf_jval window(mf_jrun *j, const mf_jcall *call, int64_t *offset)
 {
-    mf_jval start = call->arg[first], end = call->arg[first + 1];
+    mf_jval start = call->arg[1], end = call->arg[2];
     int64_t n = mf_j_length(j, call->self), from = 0;
     const mf_jval bounds[3] = {mf_j_given(start) ? start : mf_j_none(),
                                mf_j_given(end) ? end : mf_j_none(), mf_j_none()};
@@ -92,7 +92,7 @@ static bool has_affix(const mf_jstr *s, const mf_jstr *affix, bool is_end)
 static mf_jval method_affix(mf_jrun *j, const mf_jcall *call)
 {
     int64_t offset = 0;
-    mf_jval part = window(j, call, 1, &offset);
+    mf_jval part = window(j, call, &offset);
     if (!mf_j_ok(j) || offset > mf_j_length(j, call->self))
         return mf_j_bool(false);
     mf_jval given = call->arg[0];
@@ -145,7 +145,7 @@ static mf_jval method_find(mf_jrun *j, const mf_jcall *call)
 {
     const mf_jstr *word = mf_j_want_string(j, call->arg[0], "find");
     int64_t offset = 0;
-    mf_jval part = window(j, call, 1, &offset);
+    mf_jval part = window(j, call, &offset);
     mf_j_spend(j, MF_J_WALKED(self_string(call)->n_bytes));
     size_t found = SIZE_MAX;
     if (mf_j_ok(j) && offset <= mf_j_length(j, call->self))
@@ -161,7 +161,7 @@ static mf_jval method_count(mf_jrun *j, const mf_jcall *call)
 {
     const mf_jstr *word = mf_j_want_string(j, call->arg[0], "count");
     int64_t n = 0, offset = 0;
-    mf_jval part = window(j, call, 1, &offset);
+    mf_jval part = window(j, call, &offset);
     if (!mf_j_ok(j) || offset > mf_j_length(j, call->self))
         return mf_j_int(0);
     const mf_jstr *s = part.as.string;

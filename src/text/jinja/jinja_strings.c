@@ -2,6 +2,7 @@
 /* Operations on strings that filters and methods share. */
 #include "text/jinja/jinja_strings.h"
 
+#include "base/digits.h"
 #include "format/json.h"
 #include "text/jinja/jinja_unicode.h"
 #include "text/utf8.h"
@@ -155,14 +156,6 @@ mf_jval mf_j_centered(mf_jrun *j, const mf_jstr *s, int64_t width, const mf_jstr
 
 /* ----------------------------------------------------------------------------------- numbers -- */
 
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
-}
-
 static mf_jstr without_blanks(const mf_jstr *s)
 {
     size_t start = 0, end = s->n_bytes;
@@ -197,13 +190,13 @@ bool mf_j_parse_int(const mf_jstr *s, int base, int64_t *out)
             was_digit = false;
             continue;
         }
-        int digit = digit_of(text.text[at]);
+        int digit = mf_digit_of(text.text[at]);
         if (digit >= base || __builtin_mul_overflow(value, base, &value) ||
             __builtin_sub_overflow(value, digit, &value))
             return false;
         was_digit = true;
     }
-    if (!was_digit || text.n_bytes == 0 || digit_of(text.text[text.n_bytes - 1]) >= base)
+    if (!was_digit || text.n_bytes == 0 || mf_digit_of(text.text[text.n_bytes - 1]) >= base)
         return false;
     return is_negative ? (*out = value, true) : !__builtin_sub_overflow((int64_t)0, value, out);
 }
@@ -226,8 +219,8 @@ static size_t take_digits(const mf_jstr *s, size_t *at, char *text, size_t *n)
     while (*at < s->n_bytes && *n < 300) {
         char c = s->text[*at];
         bool is_gap =
-            c == '_' && n_digits > 0 && *at + 1 < s->n_bytes && digit_of(s->text[*at + 1]) < 10;
-        if (!is_gap && digit_of(c) > 9)
+            c == '_' && n_digits > 0 && *at + 1 < s->n_bytes && mf_digit_of(s->text[*at + 1]) < 10;
+        if (!is_gap && mf_digit_of(c) > 9)
             break;
         if (!is_gap)
             text[(*n)++] = c;
@@ -248,7 +241,7 @@ bool mf_j_parse_float(const mf_jstr *s, double *out)
         *out = is_word(&from, at, "nan") ? (double)NAN : is_negative ? -HUGE_VAL : HUGE_VAL;
         return true;
     }
-    while (at + 1 < from.n_bytes && from.text[at] == '0' && digit_of(from.text[at + 1]) < 10)
+    while (at + 1 < from.n_bytes && from.text[at] == '0' && mf_digit_of(from.text[at + 1]) < 10)
         at++; /* JSON has no leading zeros, and wants digits on both sides of a point */
     size_t n_digits = take_digits(&from, &at, text, &n);
     if (n_digits == 0)

@@ -33,12 +33,21 @@ mf_status mf_reply_syntax_named(const char *name, const mf_allocator *allocator,
 
 /* ----------------------------------------------------------------------------------- a reply -- */
 
+#define N_BUFFERS 9
+
+static void all_buffers(mf_reply_scan *s, mf_buffer *out[N_BUFFERS])
+{
+    mf_buffer *const buffers[N_BUFFERS] = {&s->in,       &s->call.name,    &s->call.id,
+                                           &s->call.key, &s->call.keys,    &s->call.value,
+                                           &s->scratch,  &s->events.texts, &s->events.items};
+    memcpy(out, buffers, sizeof buffers);
+}
+
 static void init_scan(mf_reply_scan *s, const mf_reply_syntax *syntax, const mf_reply_options *o)
 {
-    mf_buffer *const buffers[] = {&s->in,       &s->call.name,    &s->call.id,
-                                  &s->call.key, &s->call.keys,    &s->call.value,
-                                  &s->scratch,  &s->events.texts, &s->events.items};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+    mf_buffer *buffers[N_BUFFERS];
+    all_buffers(s, buffers);
+    for (size_t i = 0; i < N_BUFFERS; i++)
         mf_buffer_init(buffers[i], &syntax->allocator);
     s->syntax = syntax;
     s->allocator = syntax->allocator;
@@ -78,7 +87,7 @@ static void read_prompt(mf_reply_scan *s, const mf_reply_options *o)
     found = result == NULL ? NULL : find_last(text, (size_t)(end - text), result);
     if (found != NULL)
         text = found + strlen(result); /* the answer goes on behind the result of its call */
-    while (text < end && mf_reply_is_blank((unsigned char)*text))
+    while (text < end && mf_reply_is_blank(*text))
         text++; /* the opening's own, and nothing that the model said */
     mf_reply_scan_push(s, text, (size_t)(end - text));
     while (s->status == MF_OK && s->events.n_taken < s->events.n_visible)
@@ -119,10 +128,9 @@ void mf_reply_free(mf_reply **reply)
         return;
     mf_reply_scan *s = &(*reply)->scan;
     const mf_allocator a = s->allocator;
-    mf_buffer *const buffers[] = {&s->in,       &s->call.name,    &s->call.id,
-                                  &s->call.key, &s->call.keys,    &s->call.value,
-                                  &s->scratch,  &s->events.texts, &s->events.items};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+    mf_buffer *buffers[N_BUFFERS];
+    all_buffers(s, buffers);
+    for (size_t i = 0; i < N_BUFFERS; i++)
         mf_buffer_free(buffers[i]);
     mf_reply_tools_free(&s->tools);
     mf_free(&a, *reply, sizeof **reply);

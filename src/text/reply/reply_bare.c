@@ -130,7 +130,7 @@ static bool read_word(mf_reply_scan *s)
     if (n == mf_reply_left(s) && n <= MF_REPLY_KEY_BYTES && !s->is_over)
         return false;
     s->at += n;
-    while (n > 0 && mf_reply_is_blank((unsigned char)text[n - 1]))
+    while (n > 0 && mf_reply_is_blank(text[n - 1]))
         n--;
     if (n == 0 || n > MF_REPLY_KEY_BYTES || (!is_key && !expects_value(&c->json))) {
         give_scratch(s);

@@ -7,6 +7,7 @@
 #include "text/reply/reply_derive.h"
 
 #include "text/buffer.h"
+#include "text/reply/reply_json.h"
 #include "text/reply/reply_probe.h"
 
 #include <stdio.h>
@@ -19,11 +20,6 @@ typedef struct part {
     const char *text;
     size_t n;
 } part;
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
 
 /* ----------------------------------------------------------------------------------- writing -- */
 
@@ -131,9 +127,9 @@ typedef struct frame {
 static const char *end_of(const mf_reply_sample *sample, const char *from)
 {
     part text = {from, strlen(from)}, end = {sample->turn_end, strlen(sample->turn_end)};
-    while (end.n > 0 && is_blank(end.text[end.n - 1]))
+    while (end.n > 0 && mf_reply_is_blank(end.text[end.n - 1]))
         end.n--;
-    while (text.n > 0 && is_blank(from[text.n - 1]))
+    while (text.n > 0 && mf_reply_is_blank(from[text.n - 1]))
         text.n--;
     size_t n = common_end(text, end);
     while (n > 0 && n < end.n && end.text[end.n - n] != '<')

@@ -3,6 +3,7 @@
  * them back is the one; where thoughts and turns begin is seen by what stands before known words.
  */
 #include "text/reply/reply_derive.h"
+#include "text/reply/reply_json.h"
 #include "text/reply/reply_probe.h"
 #include "text/tokenizer.h"
 
@@ -22,11 +23,6 @@ typedef struct detection {
     const mf_reply_row *rest;                                 /* one that reads calls, and more */
     mf_reply_derived derived; /* texts of a row that is none of the known ones */
 } detection;
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
 
 static void copy(char *out, size_t capacity, const char *text, size_t n)
 {
@@ -53,7 +49,7 @@ static size_t before_open_mark(const char *text, size_t end)
 static size_t last_mark(const char *text, size_t n)
 {
     size_t end = n;
-    while (end > 0 && is_blank(text[end - 1]))
+    while (end > 0 && mf_reply_is_blank(text[end - 1]))
         end--;
     if (end == 0 || (text[end - 1] != '>' && text[end - 1] != ']'))
         return n;
@@ -70,7 +66,7 @@ static size_t first_mark(const char *text, size_t n)
     size_t end = 0;
     while (end < n && text[end] != '>' && text[end] != ']')
         end++;
-    for (end += end < n; end < n && is_blank(text[end]); end++)
+    for (end += end < n; end < n && mf_reply_is_blank(text[end]); end++)
         ;
     return end;
 }
@@ -101,10 +97,10 @@ static void take_thought(detection *d, const char *with_thought, const char *wit
     while (start < n && with_thought[start] == without[start])
         start++;
     start = before_open_mark(with_thought, start);
-    while (start < n && is_blank(with_thought[start]))
+    while (start < n && mf_reply_is_blank(with_thought[start]))
         start++;
     size_t n_close = first_mark(close, (size_t)(content - close)), n_seen = n_close;
-    while (n_seen > 0 && is_blank(close[n_seen - 1]))
+    while (n_seen > 0 && mf_reply_is_blank(close[n_seen - 1]))
         n_seen--;
     const bool is_empty = strncmp(without + start, close, n_seen) == 0; /* a thought is written */
     if (start == n && (is_empty || (strcmp(what, MF_PROBE_CONTENT) == 0 &&
@@ -146,9 +142,9 @@ static size_t before_thought(const detection *d, const char *text, size_t n)
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         const char *mark = marks[i];
         size_t n_mark = strlen(mark);
-        while (n_mark > 0 && is_blank(mark[n_mark - 1]))
+        while (n_mark > 0 && mf_reply_is_blank(mark[n_mark - 1]))
             n_mark--;
-        for (; n_mark > 0 && is_blank(*mark); mark++)
+        for (; n_mark > 0 && mf_reply_is_blank(*mark); mark++)
             n_mark--;
         const char *found = n_mark == 0 ? NULL : memmem(text, n, mark, n_mark);
         if (found != NULL && (size_t)(found - text) < first)
@@ -160,7 +156,7 @@ static size_t before_thought(const detection *d, const char *text, size_t n)
 /* As much of text[n] as stands in both others. */
 static size_t common(const char *text, size_t n, const char *other, const char *third)
 {
-    while (n > 0 && is_blank(text[n - 1]))
+    while (n > 0 && mf_reply_is_blank(text[n - 1]))
         n--;
     while (n > 0 && ((other != NULL && memmem(other, strlen(other), text, n) == NULL) ||
                      (third != NULL && memmem(third, strlen(third), text, n) == NULL)))
@@ -190,12 +186,12 @@ static void take_opening(detection *d, const mf_probe_text texts[4])
     if (content != NULL && (size_t)(content - from) < n)
         n = (size_t)(content - from);
     n = common(from, n, off, said);
-    while (n > 0 && is_blank(from[n - 1]))
+    while (n > 0 && mf_reply_is_blank(from[n - 1]))
         n--;
     copy(d->opening, sizeof d->opening, from, n);
     if (from != on || n == 0)
         return;
-    while (is_blank(from[n]))
+    while (mf_reply_is_blank(from[n]))
         n++;
     copy(d->prompted, MARK_BYTES, from + n, strlen(from + n));
 }
@@ -227,9 +223,9 @@ static const char *answer_of(const detection *d, const char *text)
     const char *close = d->thought_close;
     size_t n = strlen(close);
     text = found == NULL ? text : found + strlen(d->opening);
-    for (; n > 0 && is_blank(*close); n--)
+    for (; n > 0 && mf_reply_is_blank(*close); n--)
         close++;
-    while (n > 0 && is_blank(close[n - 1]))
+    while (n > 0 && mf_reply_is_blank(close[n - 1]))
         n--;
     found = n == 0 ? NULL : memmem(text, strlen(text), close, n);
     return found == NULL ? text : found + n;
@@ -332,12 +328,12 @@ static void take_content(detection *d, const char *text)
         open = strstr(text, d->opening) + strlen(d->opening);
         content = strstr(open, MF_PROBE_CONTENT);
     }
-    while (is_blank(*open))
+    while (mf_reply_is_blank(*open))
         open++;
     if (content == NULL || content <= open)
         return;
     size_t n = (size_t)(content - open), n_close = first_mark(d->turn_end, strlen(d->turn_end));
-    while (is_blank(open[n - 1]))
+    while (mf_reply_is_blank(open[n - 1]))
         n--;
     if (first_mark(open, n) != n || (open[0] != '<' && open[0] != '[') || n >= MARK_BYTES)
         return;
@@ -374,10 +370,10 @@ static mf_status keep_thoughts(detection *d)
 static const char *between_turns(detection *d)
 {
     const char *end = d->turn_end;
-    while (is_blank(*end))
+    while (mf_reply_is_blank(*end))
         end++;
     size_t n = strlen(end);
-    while (n > 0 && is_blank(end[n - 1]))
+    while (n > 0 && mf_reply_is_blank(end[n - 1]))
         n--;
     if (n == 0 || d->opening[0] == '\0' || n + strlen(d->opening) >= sizeof d->between)
         return NULL;

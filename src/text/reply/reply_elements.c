@@ -41,7 +41,7 @@ static size_t tag_at(const elements *e, span text, bool *is_close, span *name)
 
 static span without_blanks(span text)
 {
-    while (text.n > 0 && mf_reply_is_blank((unsigned char)text.text[0]))
+    while (text.n > 0 && mf_reply_is_blank(text.text[0]))
         text = (span){text.text + 1, text.n - 1};
     return text;
 }

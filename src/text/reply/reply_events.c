@@ -70,7 +70,7 @@ void mf_reply_give_text(mf_reply_scan *s, mf_reply_kind kind, const char *text, 
         item.call = s->n_calls - 1;
     if (kind == MF_REPLY_CONTENT) {
         for (size_t i = 0; i < n_bytes && s->is_fresh; i++)
-            s->is_fresh = mf_reply_is_blank((unsigned char)text[i]);
+            s->is_fresh = mf_reply_is_blank(text[i]);
         s->is_after_call = false;
     }
     if (n_bytes == 0 || s->status != MF_OK || extend(s, kind, text, n_bytes))

@@ -35,9 +35,8 @@ static mf_reply_found begins_header(const mf_reply_scan *s, size_t at)
 
 bool mf_reply_in_harmony(mf_reply_scan *s)
 {
-    size_t at = s->at, end;
-    while (at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]))
-        at++;
+    const size_t at = mf_reply_behind_blanks(s, s->at);
+    size_t end;
     if (at == s->in.n_bytes && !s->is_over)
         return false;
     bool may_end = false;
@@ -73,7 +72,7 @@ static size_t word_behind(const char *text, size_t n_bytes, const char *mark, co
         return 0;
     *out = found + n_mark;
     const size_t left = n_bytes - (size_t)(*out - text);
-    while (n < left && !mf_reply_is_blank((unsigned char)(*out)[n]) && (*out)[n] != '<')
+    while (n < left && !mf_reply_is_blank((*out)[n]) && (*out)[n] != '<')
         n++;
     return n;
 }

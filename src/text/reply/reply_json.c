@@ -2,15 +2,11 @@
 /* JSON byte by byte, and strings in and out of quotes. */
 #include "text/reply/reply_json.h"
 
+#include "base/digits.h"
 #include "text/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static bool is_blank(unsigned char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
 
 static mf_json_result put(mf_buffer *out, const char *bytes, size_t n)
 {
@@ -101,7 +97,7 @@ static mf_json_result begin_key(mf_json_scan *s, unsigned char c, mf_buffer *out
 
 static mf_json_result structure_byte(mf_json_scan *s, unsigned char c, mf_buffer *out)
 {
-    if (is_blank(c))
+    if (mf_reply_is_blank(c))
         return s->depth == 0 ? MF_JSON_MORE : put_byte(out, c);
     switch (s->state) {
     case MF_JSON_ITEM_OR_END:
@@ -230,13 +226,6 @@ static mf_json_result escape_byte(mf_json_scan *s, unsigned char c, mf_buffer *o
     return result != MF_JSON_MORE ? result : put_char(out, c);
 }
 
-static int hex_digit(unsigned char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c == 0 ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c);
-    return at == NULL ? -1 : (int)(at - digits);
-}
-
 /* All four digits have been read. */
 static mf_json_result put_whole_unit(mf_json_scan *s, mf_buffer *out)
 {
@@ -259,10 +248,9 @@ static mf_json_result put_whole_unit(mf_json_scan *s, mf_buffer *out)
 
 static mf_json_result unicode_byte(mf_json_scan *s, unsigned char c, mf_buffer *out)
 {
-    int digit = hex_digit(c);
-    if (digit < 0)
+    if (!mf_is_hex((char)c))
         return MF_JSON_BAD;
-    s->unit = s->unit * 16 + (unsigned)digit;
+    s->unit = s->unit * 16 + (unsigned)mf_digit_of((char)c);
     return ++s->phase == 4 ? put_whole_unit(s, out) : MF_JSON_MORE;
 }
 
@@ -316,7 +304,7 @@ bool mf_json_scan_is_whole(const mf_json_scan *s)
 mf_json_result mf_json_scan_text(const char *text, size_t n_bytes, mf_buffer *out)
 {
     mf_json_scan scan = {0};
-    while (n_bytes > 0 && is_blank((unsigned char)text[n_bytes - 1]))
+    while (n_bytes > 0 && mf_reply_is_blank(text[n_bytes - 1]))
         n_bytes--;
     for (size_t i = 0; i < n_bytes; i++) {
         mf_json_result result = mf_json_scan_byte(&scan, (unsigned char)text[i], out);
@@ -330,7 +318,7 @@ static unsigned read_unit(const char *digits)
 {
     unsigned unit = 0;
     for (int i = 0; i < 4; i++)
-        unit = unit * 16 + (unsigned)hex_digit((unsigned char)digits[i]);
+        unit = unit * 16 + (unsigned)mf_digit_of(digits[i]);
     return unit;
 }
 

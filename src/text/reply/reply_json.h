@@ -11,6 +11,12 @@
 
 #define MF_REPLY_JSON_DEPTH 128
 
+/* JSON's white space; a char of any sign. */
+static inline bool mf_reply_is_blank(int c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
 typedef enum mf_json_state {
     MF_JSON_VALUE,       /* a value is to come */
     MF_JSON_ITEM_OR_END, /* behind [ */

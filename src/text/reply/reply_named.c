@@ -45,13 +45,6 @@ bool mf_reply_begin_named(mf_reply_scan *s)
 
 /* -------------------------------------------------------------------------------------- name -- */
 
-static size_t skip_blanks(const mf_reply_scan *s, size_t at)
-{
-    while (at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]))
-        at++;
-    return at;
-}
-
 /* The number that calls are counted by, at the end of a name. */
 static size_t without_number(const mf_reply_row *row, const char *name, size_t n_bytes)
 {
@@ -98,7 +91,7 @@ static size_t behind_name(mf_reply_scan *s, size_t at, bool *waits)
 {
     const mf_reply_syntax *syntax = s->syntax;
     const char *id_open = syntax->row.id_open;
-    const size_t next = skip_blanks(s, at);
+    const size_t next = mf_reply_behind_blanks(s, at);
     size_t end = 0, id_at = 0;
     *waits = next == s->in.n_bytes && !s->is_over;
     if (*waits)

@@ -105,7 +105,7 @@ static bool read_text(mf_reply_scan *s)
     value->n_bytes = 0;
     const char *text = (const char *)s->scratch.data;
     size_t n = 0;
-    while (n < s->scratch.n_bytes && mf_reply_is_blank((unsigned char)text[n]))
+    while (n < s->scratch.n_bytes && mf_reply_is_blank(text[n]))
         n++;
     if (n == s->scratch.n_bytes) {
         s->call.object.has_arguments = false;

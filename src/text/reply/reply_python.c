@@ -22,9 +22,7 @@ bool mf_reply_begin_python(mf_reply_scan *s)
 /* A name and what stands behind it, say "f("; its end, or 0: not there. */
 static size_t read_name(mf_reply_scan *s, char behind, bool *waits)
 {
-    size_t end = mf_reply_name_end(s, s->at), at = end;
-    while (at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]))
-        at++;
+    const size_t end = mf_reply_name_end(s, s->at), at = mf_reply_behind_blanks(s, end);
     *waits = at == s->in.n_bytes && !s->is_over;
     if (at == s->in.n_bytes || end == s->at || s->in.data[at] != (unsigned char)behind)
         return 0;
@@ -34,9 +32,7 @@ static size_t read_name(mf_reply_scan *s, char behind, bool *waits)
 /* Behind a name: where the mark ends that read_name has seen. */
 static size_t behind(const mf_reply_scan *s, size_t end)
 {
-    while (mf_reply_is_blank(s->in.data[end]))
-        end++;
-    return end + 1;
+    return mf_reply_behind_blanks(s, end) + 1;
 }
 
 /* Before a call's name. */
@@ -95,8 +91,7 @@ static bool in_argument(mf_reply_scan *s)
 /* Whether the quote at `at` ends a string, by what comes behind it. */
 static mf_reply_found last_quote(const mf_reply_scan *s, size_t at)
 {
-    for (at++; at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]); at++)
-        ;
+    at = mf_reply_behind_blanks(s, at + 1);
     if (at == s->in.n_bytes)
         return s->is_over ? MF_FOUND_WHOLE : MF_FOUND_PART;
     return mf_reply_ends_string((char)s->in.data[at]) ? MF_FOUND_WHOLE : MF_FOUND_NO;

@@ -34,7 +34,7 @@ mf_reply_found mf_reply_match(const mf_reply_scan *s, size_t at, const char *mar
                 return name;
             continue;
         }
-        const bool is_blank = mf_reply_is_blank((unsigned char)*mark);
+        const bool is_blank = mf_reply_is_blank(*mark);
         while (is_blank && at < s->in.n_bytes && mf_reply_is_blank(byte_at(s, at)))
             at++;
         if (is_blank && mark[1] == '\0')
@@ -50,8 +50,7 @@ mf_reply_found mf_reply_match(const mf_reply_scan *s, size_t at, const char *mar
 
 bool mf_reply_skip_blanks(mf_reply_scan *s)
 {
-    while (s->at < s->in.n_bytes && mf_reply_is_blank(byte_at(s, s->at)))
-        s->at++;
+    s->at = mf_reply_behind_blanks(s, s->at);
     return s->at < s->in.n_bytes;
 }
 

@@ -108,9 +108,12 @@ typedef enum mf_reply_found { MF_FOUND_NO, MF_FOUND_PART, MF_FOUND_WHOLE } mf_re
 mf_reply_found mf_reply_match(const mf_reply_scan *s, size_t at, const char *mark, size_t *end);
 /* Takes blanks; false: there is nothing behind them yet. */
 bool mf_reply_skip_blanks(mf_reply_scan *s);
-static inline bool mf_reply_is_blank(unsigned char c)
+/* The first byte from `at` on that is none of them. */
+static inline size_t mf_reply_behind_blanks(const mf_reply_scan *s, size_t at)
 {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    while (at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]))
+        at++;
+    return at;
 }
 static inline size_t mf_reply_left(const mf_reply_scan *s)
 {

@@ -50,13 +50,12 @@ static const char *mark_of(text_writer *w, const char *text, bool is_json)
 {
     if (text == NULL)
         return NULL;
-    while (mf_reply_is_blank((unsigned char)*text))
+    while (mf_reply_is_blank(*text))
         text++;
     size_t n = strlen(text);
-    while (n > 0 &&
-           (mf_reply_is_blank((unsigned char)text[n - 1]) || (is_json && text[n - 1] == '[')))
+    while (n > 0 && (mf_reply_is_blank(text[n - 1]) || (is_json && text[n - 1] == '[')))
         n--;
-    while (is_json && n > 0 && (*text == ']' || mf_reply_is_blank((unsigned char)*text))) {
+    while (is_json && n > 0 && (*text == ']' || mf_reply_is_blank(*text))) {
         text++;
         n--;
     }
@@ -87,7 +86,7 @@ static void make_marks(mf_reply_syntax *syntax, text_writer *w)
     if (!is_json) {
         const char *close = row->call_close;
         syntax->call_mark = mark_of(w, row->call_open, false);
-        while (close != NULL && (*close == '`' || mf_reply_is_blank((unsigned char)*close)))
+        while (close != NULL && (*close == '`' || mf_reply_is_blank(*close)))
             close++; /* a fence that models leave out; drops has it */
         syntax->call_end = mark_of(w, close, false);
         syntax->name_end = mark_of(w, row->name_close, false);

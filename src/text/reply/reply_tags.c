@@ -187,7 +187,7 @@ static void begin_value(mf_reply_scan *s, size_t key_at, size_t key_end, bool is
     mf_reply_call *c = &s->call;
     const char *key = (const char *)s->in.data + key_at;
     size_t n = key_end - key_at;
-    while (n > 0 && mf_reply_is_blank((unsigned char)key[n - 1]))
+    while (n > 0 && mf_reply_is_blank(key[n - 1]))
         n--;
     mf_reply_begin_argument(s, key, n);
     if (is_string)
@@ -225,13 +225,6 @@ static bool in_key(mf_reply_scan *s)
 
 /* ------------------------------------------------------------------------------------ values -- */
 
-static size_t skip_blanks(const mf_reply_scan *s, size_t at)
-{
-    while (at < s->in.n_bytes && mf_reply_is_blank(s->in.data[at]))
-        at++;
-    return at;
-}
-
 static mf_reply_found at_end(const mf_reply_scan *s, size_t at)
 {
     return at < s->in.n_bytes ? MF_FOUND_NO : s->is_over ? MF_FOUND_WHOLE : MF_FOUND_PART;
@@ -251,7 +244,7 @@ static mf_reply_found closes_value(const mf_reply_scan *s, size_t at, size_t *en
     mf_reply_found found = match(s, at, mark, end);
     if (found != MF_FOUND_WHOLE)
         return found;
-    next = skip_blanks(s, *end);
+    next = mf_reply_behind_blanks(s, *end);
     return best(at_end(s, next),
                 best(match(s, next, s->syntax->key_mark, &other), ends_call(s, next, &other)));
 }
@@ -264,14 +257,14 @@ static mf_reply_found closes_call(const mf_reply_scan *s, size_t at)
     size_t end = at, other;
     mf_reply_found found = match(s, at, syntax->call_end, &end);
     if (found == MF_FOUND_WHOLE) {
-        size_t next = skip_blanks(s, end);
+        size_t next = mf_reply_behind_blanks(s, end);
         return best(at_end(s, next), best(match(s, next, syntax->section_end, &other),
                                           match(s, next, syntax->section_mark, &other)));
     }
     mf_reply_found section = match(s, at, syntax->section_end, &end);
     if (section != MF_FOUND_WHOLE)
         return best(found, section);
-    size_t next = skip_blanks(s, end);
+    size_t next = mf_reply_behind_blanks(s, end);
     return best(found, best(at_end(s, next), match(s, next, syntax->section_mark, &other)));
 }
 

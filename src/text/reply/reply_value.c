@@ -2,6 +2,7 @@
 /* Literals of Python, and untyped text. */
 #include "text/reply/reply_value.h"
 
+#include "base/digits.h"
 #include "text/reply/reply_json.h"
 #include "text/reply/reply_tools.h"
 #include "text/utf8.h"
@@ -16,11 +17,6 @@ typedef struct python {
     mf_buffer *out;
     mf_value_result result; /* the first failure */
 } python;
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
 
 static bool fail(python *p, mf_value_result result)
 {
@@ -42,7 +38,7 @@ static bool put_quoted(python *p, const char *bytes, size_t n)
 
 static int peek(python *p)
 {
-    while (p->at < p->n_bytes && is_blank(p->text[p->at]))
+    while (p->at < p->n_bytes && mf_reply_is_blank(p->text[p->at]))
         p->at++;
     return p->at == p->n_bytes ? -1 : (unsigned char)p->text[p->at];
 }
@@ -57,13 +53,9 @@ static bool read_hex(python *p, size_t n, uint32_t *out)
         return false;
     for (size_t i = 0; i < n; i++) {
         const char c = p->text[p->at + i];
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
-        if (digit < 0)
+        if (!mf_is_hex(c))
             return false;
-        value = value * 16 + (uint32_t)digit;
+        value = value * 16 + (uint32_t)mf_digit_of(c);
     }
     p->at += n;
     *out = value;
@@ -113,7 +105,7 @@ bool mf_reply_ends_string(char next)
 static bool is_last_quote(const python *p)
 {
     size_t at = p->at + 1;
-    while (at < p->n_bytes && is_blank(p->text[at]))
+    while (at < p->n_bytes && mf_reply_is_blank(p->text[at]))
         at++;
     return at == p->n_bytes || mf_reply_ends_string(p->text[at]);
 }
@@ -247,7 +239,7 @@ mf_value_result mf_reply_typed_value(const char *text, size_t n_bytes, unsigned 
 {
     const size_t before = out->n_bytes;
     size_t start = 0;
-    while (start < n_bytes && is_blank(text[start]))
+    while (start < n_bytes && mf_reply_is_blank(text[start]))
         start++;
     /* JSON and Python differ in words and quotes: JSON is asked first */
     for (int i = 0; i < 2 && start < n_bytes && types != MF_TYPE_STRING; i++) {
