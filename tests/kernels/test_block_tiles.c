@@ -62,6 +62,7 @@ static void check_shape(const mf_kernels *plain, const mf_kernels *amx, mf_weigh
                                  : make_even_case(&state, shape, n_rows, n_cols, *code);
     float *x = random_floats(&state, &xs, (size_t)MOST_TOKENS * n_cols);
     check_case(plain, &state, &c);
+    check_prepared(plain, &state, &c);
     if (amx != NULL)
         check_same(plain, amx, &c, x);
     check_not_finite(plain, &c, x);
