@@ -73,7 +73,9 @@ static void check_pairs(const forms *f)
     for (uint32_t i = 0; i < f->n; i++) {
         for (uint32_t j = 0; j < i; j++) {
             const prepared_form *a = &f->list[i], *b = &f->list[j];
-            CHECK_MSG(a->n_bytes != b->n_bytes || memcmp(a->token, b->token, a->n_bytes) == 0,
+            if (a->n_bytes != b->n_bytes)
+                continue;
+            CHECK_MSG(memcmp(a->token, b->token, a->n_bytes) == 0,
                       "%s, %u columns: kind %d, %u bits, group %u takes %zu bytes as kind %d, %u "
                       "bits, group %u does, and another form",
                       f->tier, f->n_cols, a->shape.kind, a->shape.bits, a->shape.group, a->n_bytes,
@@ -84,9 +86,8 @@ static void check_pairs(const forms *f)
 
 static void check_forms(const mf_kernels *k, const char *tier)
 {
-    static const uint32_t cols[] = {32,   64,   96,   128,  160,  192,  224,  256,  320,
-                                    384,  448,  512,  640,  768,  896,  1024, 1088, 1280,
-                                    1536, 2048, 2176, 2304, 2816, 4096, 7168};
+    static const uint32_t cols[] = {32,  64,  96,  128, 160, 192,  256,  320, 384,
+                                    448, 512, 640, 768, 896, 1024, 1088, 2048};
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
         forms f = {.k = k, .tier = tier, .state = 44, .n_cols = cols[i]};
         guarded xs;
