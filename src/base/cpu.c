@@ -19,6 +19,13 @@
 #define XCR0_AVX512 0xe6u /* and opmask, ZMM0-15 upper halves, ZMM16-31 */
 #define XCR0_TILES 0x60000u
 
+/* What has no kernels is as good as not there: nobody is to choose it, or to be told of it. */
+#if defined(MF_NO_AVX512)
+#define HAS_AVX512_KERNELS false
+#else
+#define HAS_AVX512_KERNELS true
+#endif
+
 /* As the kernel numbers them; older headers of the system lack the names. */
 #define ASK_FOR_STATE 0x1023L /* ARCH_REQ_XCOMP_PERM */
 #define TILE_DATA 18L         /* XFEATURE_XTILEDATA */
@@ -83,7 +90,7 @@ static uint32_t detect_tiers(void)
     if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !has_all(ebx, avx2))
         return tiers;
     tiers |= 1u << MF_CPU_AVX2;
-    if ((xcr0 & XCR0_AVX512) == XCR0_AVX512)
+    if (HAS_AVX512_KERNELS && (xcr0 & XCR0_AVX512) == XCR0_AVX512)
         tiers |= detect_avx512(ebx, ecx, edx, xcr0);
     if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && has_all(eax, avx_vnni))
         tiers |= 1u << MF_CPU_AVX_VNNI;

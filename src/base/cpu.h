@@ -24,8 +24,8 @@ typedef enum mf_cpu_tier {
     MF_CPU_END                   /* one past the last */
 } mf_cpu_tier;
 
-/* Whether CPU and operating system run it (XGETBV, HWCAP). Tiles are asked of the kernel, which
- * has to permit them to the process, and does so to all its threads. */
+/* Whether CPU, operating system (XGETBV, HWCAP) and this build (MF_AVX512) have it. Tiles are asked
+ * of the kernel, which has to permit them to the process, and does so to all its threads. */
 bool mf_cpu_has(mf_cpu_tier tier);
 /* The best of those. */
 mf_cpu_tier mf_cpu_best(void);

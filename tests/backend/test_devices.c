@@ -5,6 +5,7 @@
 #include "backend/vulkan/vulkan_backend.h"
 #include "base/cgroup.h"
 #include "base/cpu.h"
+#include "kernels/kernels.h"
 #include "test.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -113,8 +114,8 @@ static void check_list(void)
     size_t n_tiers = 0;
     for (char *rest = NULL, *name = strtok_r(tiers, ", ", &rest); name != NULL;
          name = strtok_r(NULL, ", ", &rest), n_tiers++)
-        CHECK(mf_cpu_tier_named(name, &tier) && mf_cpu_has(tier));
-    CHECK(n_tiers >= 1 && tier == mf_cpu_best());
+        CHECK(mf_cpu_tier_named(name, &tier) && mf_cpu_has(tier) && mf_kernels_get(tier) != NULL);
+    CHECK(n_tiers >= 1 && tier == mf_cpu_best() && tier == mf_kernels_get(MF_CPU_BEST)->tier);
     const uint32_t n_paid = mf_cgroup_cpu_limit(MF_CGROUP_SELF, MF_CGROUP_MOUNT);
     CHECK_U64(list[0].n_paid_cpus, n_paid == UINT32_MAX ? 0 : n_paid);
     CHECK(list[0].n_nodes >= 1);

@@ -576,3 +576,27 @@ void check_rows(const mf_kernels *k, const matrix_case *c)
     }
     guarded_free(&g);
 }
+
+void check_prepared(const mf_kernels *k, uint64_t *state, const matrix_case *c)
+{
+    enum { TOKENS = 40 };
+    uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
+    size_t token_bytes = k->token_bytes(&c->w);
+    if (token_bytes == 0)
+        return;
+    guarded xs, prepared = guarded_alloc(token_bytes * TOKENS);
+    const float *x = random_floats(state, &xs, (size_t)TOKENS * n_cols);
+    float *y = malloc(sizeof *y * TOKENS * n_rows), *z = malloc(sizeof *z * TOKENS * n_rows);
+    REQUIRE(y != NULL && z != NULL);
+    void *scratch = scratch_for(k, &c->w, TOKENS);
+    for (uint32_t t = 0; t < TOKENS; t++)
+        k->prepare_token(&c->w, x + (size_t)t * n_cols, prepared.p + t * token_bytes);
+    k->matmul(&c->w, 0, n_rows, x, n_cols, TOKENS, y, n_rows, scratch);
+    k->matmul_prepared(&c->w, 0, n_rows, prepared.p, TOKENS, z, n_rows, scratch);
+    CHECK_BYTES(z, y, sizeof *y * TOKENS * n_rows);
+    free(scratch);
+    free(y);
+    free(z);
+    guarded_free(&prepared);
+    guarded_free(&xs);
+}

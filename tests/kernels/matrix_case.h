@@ -45,6 +45,8 @@ void check_outputs(const mf_kernels *k, const matrix_case *c, const float *x, ui
                    const float *y);
 /* Up to 70 tokens: within the bound, and the same bits alone, together, and with the rows cut. */
 void check_case(const mf_kernels *k, uint64_t *state, const matrix_case *c);
+/* Tokens prepared once give what matmul gives. */
+void check_prepared(const mf_kernels *k, uint64_t *state, const matrix_case *c);
 /* Decoded rows: rounded once. */
 void check_rows(const mf_kernels *k, const matrix_case *c);
 

@@ -8,6 +8,7 @@
 #define MF_TESTS_PLAIN_TILES_H
 
 #define MF_TILES_PLAIN
+#include "kernels/tier.h"
 #include "kernels/x86/fixed_token.h"
 #include "kernels/x86/tiles.h"
 
@@ -23,8 +24,34 @@ void mf_plain_bf16_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
                           void *scratch);
 
 /* The same of folded_amx.c, of scaled_amx.c. */
-const mf_fixed_kernels *mf_plain_folded(void);
-const mf_fixed_kernels *mf_plain_scaled(void);
+void mf_plain_folded_prepare(const mf_matrix *w, const float *x, void *out);
+size_t mf_plain_folded_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
+void mf_plain_folded_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+void mf_plain_scaled_prepare(const mf_matrix *w, const float *x, void *out);
+size_t mf_plain_scaled_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
+void mf_plain_scaled_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
+                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
+
+/* What matmul_avx512.c makes of all these, as for the tiers with tiles. */
+MF_DECLARE_PRODUCTS(plain_amx);
+size_t mf_token_bytes_plain_amx(const mf_matrix *w);
+void mf_prepare_token_plain_amx(const mf_matrix *w, const float *x, void *out);
+MF_DECLARE_PREPARED_PRODUCTS(plain_amx);
+MF_DECLARE_PRODUCTS(plain_amx_bf16);
+
+/* The tier with tiles of bytes so; `vectors`: AVX-512's. */
+static inline mf_kernels mf_plain_amx_kernels(const mf_kernels *vectors)
+{
+    mf_kernels k = *vectors;
+    k.tier = MF_CPU_AVX512_AMX;
+    k.matmul_scratch_bytes = mf_matmul_scratch_bytes_plain_amx;
+    k.matmul = mf_matmul_plain_amx;
+    k.token_bytes = mf_token_bytes_plain_amx;
+    k.prepare_token = mf_prepare_token_plain_amx;
+    k.matmul_prepared = mf_matmul_prepared_plain_amx;
+    return k;
+}
 
 void mf_plain_tiles_open(mf_tiles *tiles);
 void mf_plain_tiles_close(mf_tiles *tiles);

@@ -32,7 +32,7 @@ typedef struct fixture {
 static fixture open_fixture(uint64_t *state, uint32_t n_rows, uint32_t n_cols)
 {
     fixture f = {.c = make_case(state, float_shape(MF_BF16), n_rows, n_cols)};
-    const size_t n = mf_plain_bf16_scratch_bytes(&f.c.w, MOST_TOKENS);
+    const size_t n = mf_matmul_scratch_bytes_plain_amx_bf16(&f.c.w, MOST_TOKENS);
     f.x = random_floats(state, &f.xs, (size_t)MOST_TOKENS * n_cols);
     f.n_bytes = (size_t)MOST_TOKENS * n_rows * sizeof *f.want;
     f.want = malloc(f.n_bytes);
@@ -142,7 +142,7 @@ static void check_weights(fixture *f)
     memcpy(weights + 2 * (size_t)(n_cols - 1), "\x81\x7f", 2);
     memcpy(weights + 2 * (size_t)n_cols * (n_rows - 1), "\x80\xff", 2);
     f->x[0] = 1.5f;
-    mf_plain_bf16_matmul(&f->c.w, 0, n_rows, f->x, n_cols, 1, f->want, n_rows, f->scratch);
+    mf_matmul_plain_amx_bf16(&f->c.w, 0, n_rows, f->x, n_cols, 1, f->want, n_rows, f->scratch);
     for (uint32_t r = 0; r < n_rows; r++)
         CHECK((isfinite(f->want[r]) != 0) == (r != 0 && r != n_rows - 1));
 }
@@ -150,15 +150,15 @@ static void check_weights(fixture *f)
 static void check_shape(const mf_kernels *amx, uint64_t *state, uint32_t n_rows, uint32_t n_cols)
 {
     fixture f = open_fixture(state, n_rows, n_cols);
-    multiply_alone(&f, mf_plain_bf16_matmul);
+    multiply_alone(&f, mf_matmul_plain_amx_bf16);
     check_bound(&f);
-    check_bits(&f, state, "plain C", mf_plain_bf16_matmul);
+    check_bits(&f, state, "plain C", mf_matmul_plain_amx_bf16);
     if (amx != NULL)
         check_bits(&f, state, "AMX", amx->matmul);
     make_extreme(&f, state);
-    multiply_alone(&f, mf_plain_bf16_matmul);
+    multiply_alone(&f, mf_matmul_plain_amx_bf16);
     check_not_finite(&f);
-    check_bits(&f, state, "plain C, extremes", mf_plain_bf16_matmul);
+    check_bits(&f, state, "plain C, extremes", mf_matmul_plain_amx_bf16);
     if (amx != NULL)
         check_bits(&f, state, "AMX, extremes", amx->matmul);
     close_fixture(&f);

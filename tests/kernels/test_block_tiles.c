@@ -9,61 +9,10 @@
 #include "matrix_case.h"
 #include "plain_tiles.h"
 
-#include "kernels/x86/folded_token.h"
-#include "kernels/x86/scaled_token.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST_TOKENS = 70 };
-
-static const mf_fixed_kernels *plain_of(const mf_matrix *w)
-{
-    return mf_is_folded(w) ? mf_plain_folded() : mf_plain_scaled();
-}
-
-static size_t token_bytes(const mf_matrix *w)
-{
-    return plain_of(w)->token_bytes(w);
-}
-
-static void prepare_token(const mf_matrix *w, const float *x, void *out)
-{
-    plain_of(w)->prepare(w, x, out);
-}
-
-static size_t scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
-{
-    return mf_fixed_plain_scratch_bytes(plain_of(w), w, n_tokens);
-}
-
-static void matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
-                   size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
-{
-    if (row0 < row1 && n_tokens > 0)
-        mf_fixed_plain_matmul(plain_of(w), w, row0, row1, x, x_stride, n_tokens, y, y_stride,
-                              scratch);
-}
-
-static void matmul_prepared(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
-                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch)
-{
-    if (row0 < row1 && n_tokens > 0)
-        plain_of(w)->matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
-}
-
-/* A tier whose products are those. */
-static mf_kernels plain_kernels(const mf_kernels *vectors)
-{
-    mf_kernels k = *vectors;
-    k.tier = MF_CPU_AVX512_AMX;
-    k.matmul_scratch_bytes = scratch_bytes;
-    k.matmul = matmul;
-    k.token_bytes = token_bytes;
-    k.prepare_token = prepare_token;
-    k.matmul_prepared = matmul_prepared;
-    return k;
-}
 
 /* Both tiers' outputs of all tokens. */
 static void check_same(const mf_kernels *plain, const mf_kernels *amx, const matrix_case *c,
@@ -113,6 +62,7 @@ static void check_shape(const mf_kernels *plain, const mf_kernels *amx, mf_weigh
                                  : make_even_case(&state, shape, n_rows, n_cols, *code);
     float *x = random_floats(&state, &xs, (size_t)MOST_TOKENS * n_cols);
     check_case(plain, &state, &c);
+    check_prepared(plain, &state, &c);
     if (amx != NULL)
         check_same(plain, amx, &c, x);
     check_not_finite(plain, &c, x);
@@ -157,7 +107,7 @@ int main(void)
         printf("this CPU has no AVX-512\n");
         return 77;
     }
-    const mf_kernels plain = plain_kernels(vectors);
+    const mf_kernels plain = mf_plain_amx_kernels(vectors);
     check_kinds(&plain, amx);
     if (amx == NULL)
         printf("this CPU has no AMX: tiles in plain C alone\n");

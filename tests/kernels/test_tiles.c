@@ -16,25 +16,8 @@ enum { MOST_TOKENS = 70 };
 /* What multiplies by tiles. */
 typedef struct tiled {
     const char *name;
-    const mf_kernels *kernels; /* NULL: those in plain C */
+    const mf_kernels *kernels;
 } tiled;
-
-static size_t scratch_of(const tiled *t, const mf_matrix *w)
-{
-    if (t->kernels != NULL)
-        return t->kernels->matmul_scratch_bytes(w, MOST_TOKENS);
-    return mf_plain_fixed_scratch_bytes(w, MOST_TOKENS);
-}
-
-static void multiply(const tiled *t, const mf_matrix *w, uint32_t row0, uint32_t row1,
-                     const void *tokens, uint32_t n_tokens, float *y, size_t y_stride,
-                     void *scratch)
-{
-    if (t->kernels != NULL)
-        t->kernels->matmul_prepared(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
-    else
-        mf_plain_fixed_matmul(w, row0, row1, tokens, n_tokens, y, y_stride, scratch);
-}
 
 /* Numbers of tokens below a tile, of one, of several that are full or not; rows cut anywhere. */
 static void check_bits(const tiled *t, const mf_kernels *vectors, uint64_t *state,
@@ -42,7 +25,8 @@ static void check_bits(const tiled *t, const mf_kernels *vectors, uint64_t *stat
 {
     static const uint32_t counts[] = {1, 7, 8, 9, 16, 17, 33, MOST_TOKENS};
     const uint32_t n_rows = c->w.shape.n_rows, n_cols = c->w.shape.n_cols;
-    const size_t token_bytes = vectors->token_bytes(&c->w), n_bytes = scratch_of(t, &c->w);
+    const size_t token_bytes = vectors->token_bytes(&c->w),
+                 n_bytes = t->kernels->matmul_scratch_bytes(&c->w, MOST_TOKENS);
     const size_t most = (size_t)MOST_TOKENS * n_rows;
     guarded prepared = guarded_alloc(token_bytes * MOST_TOKENS);
     float *want = malloc(most * sizeof *want), *got = malloc(most * sizeof *got);
@@ -60,9 +44,9 @@ static void check_bits(const tiled *t, const mf_kernels *vectors, uint64_t *stat
         memset(want, 0x55, most * sizeof *want);
         vectors->matmul_prepared(&c->w, 0, n_rows, last, n, want, n_rows, wide);
         if (cut > 0)
-            multiply(t, &c->w, 0, cut, last, n, got, n_rows, scratch);
+            t->kernels->matmul_prepared(&c->w, 0, cut, last, n, got, n_rows, scratch);
         if (cut < n_rows)
-            multiply(t, &c->w, cut, n_rows, last, n, got + cut, n_rows, scratch);
+            t->kernels->matmul_prepared(&c->w, cut, n_rows, last, n, got + cut, n_rows, scratch);
         make_one_nan(got, most);
         make_one_nan(want, most);
         CHECK_MSG(memcmp(got, want, most * sizeof *got) == 0,
@@ -122,11 +106,13 @@ static void check_affine(const tiled *t, const mf_kernels *vectors)
 int main(void)
 {
     const mf_kernels *vectors = mf_kernels_get(MF_CPU_AVX512);
-    const tiled amx = {"AMX", mf_kernels_get(MF_CPU_AVX512_AMX)}, plain = {"plain C", NULL};
+    const tiled amx = {"AMX", mf_kernels_get(MF_CPU_AVX512_AMX)};
     if (vectors == NULL) {
         printf("this CPU has no AVX-512\n");
         return 77;
     }
+    const mf_kernels in_c = mf_plain_amx_kernels(vectors);
+    const tiled plain = {"plain C", &in_c};
     check_affine(&plain, vectors);
     if (amx.kernels != NULL) {
         check_affine(&amx, vectors);

@@ -168,11 +168,43 @@ static void test_layers_after_the_last(void)
     CHECK_CONTAINS(error.message, "surplus");
 }
 
+/* A checkpoint whose layers share what an indexer chose has no longer context than positions it
+ * would choose of: there nothing is chosen. The choice of each layer's own is here. */
+static void check_indexed(const char *added, uint32_t n_context)
+{
+    char to[160];
+    const char *dir = scratch_copy("glm_moe_dsa_index_bf16");
+    (void)snprintf(to, sizeof to, "\"index_topk\": 9, %s,", added);
+    scratch_replace(config, "\"index_topk\": 9,", to);
+    mf_engine_options options;
+    mf_model_info info = {0};
+    mf_engine *engine = NULL;
+    mf_error error = {0};
+    mf_engine_options_default(&options);
+    REQUIRE_OK(mf_model_inspect(dir, NULL, &info, &error), &error);
+    CHECK_U64(info.n_context_tokens_model, n_context);
+    options.n_context_tokens = n_context;
+    REQUIRE_OK(mf_engine_open(dir, &options, &engine, &error), &error);
+    mf_engine_close(&engine);
+    options.n_context_tokens = n_context + 1;
+    const bool is_cut = n_context == 9;
+    CHECK_STATUS(mf_engine_open(dir, &options, &engine, &error),
+                 is_cut ? MF_ERR_UNSUPPORTED : MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, is_cut ? "index_topk" : "max_position_embeddings");
+    CHECK_CONTAINS(error.message, "n_context_tokens");
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
         check_refusal(&refusals[i]);
     test_layers_after_the_last();
+    check_indexed("\"indexer_types\": [\"full\", \"full\", \"full\"]", 4096);
+    check_indexed("\"indexer_types\": [\"full\", \"shared\", \"full\"]", 9);
+    check_indexed("\"indexer_types\": [\"full\", \"full\"]", 9);
+    check_indexed("\"index_topk_freq\": 4", 9);
+    check_indexed("\"index_topk_freq\": 1", 4096);
+    check_indexed("\"index_topk_pattern\": \"FSS\"", 9);
     scratch_remove();
     return test_result();
 }

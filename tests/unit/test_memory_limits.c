@@ -278,7 +278,12 @@ static void check_x86_flags(const char *flags)
 {
     bool avx2 =
         cpuinfo_has(flags, "avx2") && cpuinfo_has(flags, "fma") && cpuinfo_has(flags, "f16c");
-    bool bw = avx2 && cpuinfo_has(flags, "avx512f") && cpuinfo_has(flags, "avx512bw") &&
+#if defined(MF_NO_AVX512)
+    const bool is_built = false;
+#else
+    const bool is_built = true;
+#endif
+    bool bw = is_built && avx2 && cpuinfo_has(flags, "avx512f") && cpuinfo_has(flags, "avx512bw") &&
               cpuinfo_has(flags, "avx512dq") && cpuinfo_has(flags, "avx512vl");
     bool vnni = bw && cpuinfo_has(flags, "avx512_vnni");
     bool avx512 = vnni && cpuinfo_has(flags, "avx512vbmi");

@@ -48,11 +48,12 @@ static inline bool mf_is_folded(const mf_matrix *w)
 }
 
 /* Another number than that of any other form of as many columns, which is told apart by it: Q6_K's
- * lanes have an order of their own. */
+ * lanes have an order of their own; and without 128 two spans of NVFP4 take as many
+ * (tests/kernels/test_token_forms.c). */
 static inline size_t mf_folded_token_bytes(const mf_matrix *w)
 {
     return mf_blocks_spans(w) * sizeof(mf_folded_span) +
-           (mf_blocks_is_crossed(w->shape.kind) ? 0 : 64);
+           (mf_blocks_is_crossed(w->shape.kind) ? 128 : 64);
 }
 
 #endif
