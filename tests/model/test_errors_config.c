@@ -193,8 +193,8 @@ static const refusal refusals[] = {
                 "layer_types[0]", "chunked_attention"),
     UNSUPPORTED("hf_bf16", "\"attention_bias\": false", "\"attention_bias\": true",
                 "attention_bias", "true"),
-    UNSUPPORTED("next_yarn_f32", "\"type\": \"yarn\"", "\"type\": \"linear\"", "rope_scaling.type",
-                "linear"),
+    UNSUPPORTED("next_yarn_f32", "\"type\": \"yarn\"", "\"type\": \"longrope\"",
+                "rope_scaling.type", "longrope"),
     UNSUPPORTED("hf_bf16", "\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"",
                 "rope_parameters.rope_type", "dynamic"),
     UNSUPPORTED("hf_bf16", "\"rope_parameters\": {",
@@ -511,19 +511,6 @@ static void test_windows(void)
     }
 }
 
-/* A GGUF file with a factor of the rotation and no type of it. */
-static void test_bare_factor(void)
-{
-    char path[600];
-    mf_model_info info = {0};
-    mf_error error = {0};
-    snprintf(path, sizeof path, "%s/model.gguf", scratch_copy("gguf_qwen3_moe_q8_0"));
-    CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error), MF_OK);
-    scratch_replace("model.gguf", "rope.scaling.type", "rope.scaling.typo");
-    CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error), MF_ERR_UNSUPPORTED);
-    CHECK(strstr(error.message, "qwen3moe.rope.scaling.type is linear") != NULL);
-}
-
 static size_t put(unsigned char *to, const void *from, size_t n)
 {
     memcpy(to, from, n);
@@ -583,6 +570,32 @@ static void test_factors_and_type(void)
     CHECK_MSG(strstr(error.message, "llama.rope.scaling.type is yarn") != NULL &&
                   strstr(error.message, "rope_freqs.weight") != NULL,
               "%s", error.message);
+}
+
+/* A factor alone, by its newer name or its older one, is linear scaling; 0 or 1 is not. Seen beside
+ * Llama 3.1's factors, with which no type is taken. */
+static void test_gguf_linear(void)
+{
+    static const struct {
+        const char *key;
+        float factor;
+        bool is_linear;
+    } cases[] = {
+        {"llama.rope.scaling.factor", 2, true},  {"llama.rope.scaling.factor", 1, false},
+        {"llama.rope.scaling.factor", 0, false}, {"llama.rope.scale_linear", 2, true},
+        {"llama.rope.scale_linear", 1, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[600];
+        mf_model_info info = {0};
+        mf_error error = {0};
+        snprintf(path, sizeof path, "%s/model.gguf", scratch_copy("gguf_llama31_f16"));
+        add_number(cases[i].key, cases[i].factor);
+        CHECK_STATUS(mf_model_inspect(path, NULL, &info, &error),
+                     cases[i].is_linear ? MF_ERR_UNSUPPORTED : MF_OK);
+        CHECK_MSG(!cases[i].is_linear || strstr(error.message, "is linear") != NULL, "%zu: %s", i,
+                  error.message);
+    }
 }
 
 /* Keys that were passed over although they change the result; those that say "none" are not in the
@@ -649,9 +662,9 @@ int main(void)
     test_reach();
     test_equal_ends();
     test_windows();
-    test_bare_factor();
     test_gguf_factors();
     test_factors_and_type();
+    test_gguf_linear();
     test_mode_of_entries();
     scratch_remove();
     return test_result();
