@@ -254,7 +254,7 @@ static bool ends_with(const char *name, const char *end)
     return n >= n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-static mf_tensor *find_role(const mf_checkpoint *c, mf_tensor_id id)
+mf_tensor *mf_checkpoint_tensor(const mf_checkpoint *c, mf_tensor_id id)
 {
     char name[NAME_BYTES];
     mf_tensor *tensor = NULL;
@@ -283,13 +283,13 @@ static mf_status missing(const mf_checkpoint *c, mf_tensor_id id, mf_error *erro
 
 static bool has(const mf_source *source, mf_tensor_id id)
 {
-    return find_role(checkpoint_of(source), id) != NULL;
+    return mf_checkpoint_tensor(checkpoint_of(source), id) != NULL;
 }
 
 static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_error *error)
 {
     const mf_checkpoint *c = checkpoint_of(source);
-    mf_stored s = {.data = find_role(c, id)};
+    mf_stored s = {.data = mf_checkpoint_tensor(c, id)};
     if (s.data == NULL)
         return missing(c, id, error);
     s.data->used = true;
@@ -442,11 +442,13 @@ static void hparam(const mf_source *source, const char *name, uint32_t index, mf
 {
     const mf_config *config = &checkpoint_of(source)->config;
     mf_config_get(config, name, index, out);
+    if (strcmp(name, "tie_word_embeddings") != 0)
+        return;
     /* The head is tied where there is none, if nothing is said, as transformers 4 says nothing of a
      * family's default, or both, as transformers 5 writes its defaults in two places. */
     const bool is_open = out->kind == MF_HPARAM_ABSENT ||
                          (out->kind == MF_HPARAM_BOOL && mf_config_disagrees(config, name));
-    if (is_open && strcmp(name, "tie_word_embeddings") == 0)
+    if (is_open || (out->kind == MF_HPARAM_BOOL && checkpoint_of(source)->has_own_head))
         *out = (mf_hparam_value){.kind = MF_HPARAM_BOOL,
                                  .boolean = !mf_source_has(source, MF_ROLE_HEAD, 0)};
 }

@@ -268,6 +268,9 @@ static const struct {
     /* and one that is not */
     {"hf_tied_f32", "\"tie_word_embeddings\": true,\n  \"rope",
      "\"tie_word_embeddings\": false, \"rope"},
+    /* another than the embedding, although the config says that it is that */
+    {"qwen3_moe_bf16", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"},
+    {"mixtral_gptq_8bit", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"},
     /* of which nothing is said */
     {"hunyuan_v1_moe_bf16", "\"tie_word_embeddings\": true,", ""},
     {"qwen3_moe_bf16", "\"tie_word_embeddings\": false,", ""},
@@ -338,6 +341,38 @@ static void configure_from(const char *checkpoint, const char *from, const char 
     const char *dir = scratch_copy(checkpoint);
     scratch_replace(config, from, to);
     configure_dir(dir, h);
+}
+
+/* A head that is stored once more is left out, even where rows of one of the two are not there yet.
+ */
+static void test_head_again(void)
+{
+    const char *dir = scratch_copy("qwen3_moe_bf16");
+    const mf_allocator a = mf_allocator_default();
+    mf_tensor_table table;
+    mf_hparams h;
+    mf_error error = {0};
+    size_t n;
+    scratch_replace(config, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+    mf_tensor_table_init(&table, &a);
+    REQUIRE_OK(mf_safetensors_add_dir(&table, dir, &error), &error);
+    const mf_tensor *embed = mf_tensor_find(&table, "model.embed_tokens.weight");
+    const mf_tensor *head = mf_tensor_find(&table, "lm_head.weight");
+    CHECK(embed != NULL && head != NULL && embed->n_bytes == head->n_bytes);
+    CHECK(embed->file == head->file);
+    const char *name = strrchr(table.files[head->file].path, '/') + 1;
+    unsigned char *file = read_file(scratch_path(name), &n);
+    for (int i = 0; i < 3; i++) { /* as it is; without what has not come; with another last byte */
+        memcpy(file + head->offset, file + embed->offset, head->n_bytes);
+        if (i == 1)
+            memset(file + head->offset, 0, head->n_bytes);
+        file[head->offset + head->n_bytes - 1] ^= i == 2;
+        scratch_write(name, file, n);
+        configure_dir(dir, &h);
+        CHECK_MSG(h.tie_embeddings == (i < 2), "%d: tied %d", i, h.tie_embeddings);
+    }
+    free(file);
+    mf_tensor_table_free(&table);
 }
 
 /* The config of next_yarn_f32 with another object of the rotation. */
@@ -665,6 +700,7 @@ int main(void)
     test_gguf_factors();
     test_factors_and_type();
     test_gguf_linear();
+    test_head_again();
     test_mode_of_entries();
     scratch_remove();
     return test_result();
