@@ -398,18 +398,21 @@ static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_e
 
 /* The published checkpoints keep conv1d.weight as [channels, 1, width]; every conversion makes it
  * [channels, width, 1] and adds one to the norms at the same time. Where no layer has one, it is
- * MLX's if experts are named so or weights are quantised so. */
+ * MLX's if experts are named so or weights are quantised so; GPTQ and AWQ, which quantise what is
+ * published, say scales too. */
 static bool is_as_published(const mf_tensor_table *table)
 {
-    bool is_converted = false;
+    bool is_converted = false, has_scales = false, has_qweight = false;
     for (size_t i = 0; i < table->n_tensors; i++) {
         const mf_tensor *t = &table->tensors[i];
         if (strstr(t->name, "mtp.") == NULL &&
             strstr(t->name, ".linear_attn.conv1d.weight") != NULL && t->n_dims == 3)
             return t->shape[2] != 1;
-        is_converted |= strstr(t->name, ".switch_mlp.") != NULL || ends_with(t->name, ".scales");
+        is_converted |= strstr(t->name, ".switch_mlp.") != NULL;
+        has_scales |= ends_with(t->name, ".scales");
+        has_qweight |= ends_with(t->name, ".qweight");
     }
-    return !is_converted;
+    return !is_converted && (!has_scales || has_qweight);
 }
 
 static bool find_mtp_names(mf_checkpoint *c)
