@@ -91,6 +91,12 @@ CASES = {
         config=shape(48, 2, 2, 16, 20, 10, 12, 14, 56, 20, 8, 3, 2, 1, 128,
                      **yarn(4, 40, beta_fast=8, beta_slow=0.5)),
     ),
+    # no published model has it; the attention is scaled as with YaRN
+    "v3_linear_rope_f16": dict(
+        family=V3, form="hf", dtype="F16",
+        config=shape(40, 2, 2, 16, 20, 10, 8, 12, 36, 16, 4, 2, 2, 1, 128, rope_theta=100,
+                     rope_scaling={"type": "linear", "factor": 3.0, "mscale_all_dim": 0.8}),
+    ),
     # as an MTP layer is published: layer num_hidden_layers, with its own embeddings and head
     "v3_mtp_half_split_rope": dict(
         family=V3, form="hf", dtype="BF16", shards=3, mtp=True,
@@ -278,7 +284,8 @@ def mutants(case, state):
         yield "router_bias", {}, {n: torch.zeros_like(t) if n.endswith("correction_bias") else t for n, t in state.items()}
     if rope:
         yield "no_yarn", {"rope_scaling": None}, state
-        yield "yarn_ramp", {"rope_scaling": {**rope, "original_max_position_embeddings": 3 * rope["original_max_position_embeddings"]}}, state
+        if "original_max_position_embeddings" in rope:
+            yield "yarn_ramp", {"rope_scaling": {**rope, "original_max_position_embeddings": 3 * rope["original_max_position_embeddings"]}}, state
         yield "mscale", {"rope_scaling": {**rope, "mscale": 1.0, "mscale_all_dim": 0.3}}, state
     if c["topk_group"] < c["n_group"]:
         yield "all_groups", {"topk_group": c["n_group"]}, state

@@ -250,6 +250,9 @@ def write_common(w, c):
     if kind == "dynamic":  # Hunyuan: theta is stretched once and for all
         theta *= rope["alpha"] ** (c["head_dim"] / (c["head_dim"] - 2))
     w.add_rope_freq_base(theta)
+    if kind == "linear":
+        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        w.add_rope_scaling_factor(float(rope["factor"]))
     if kind == "yarn":
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         w.add_rope_scaling_factor(float(rope["factor"]))

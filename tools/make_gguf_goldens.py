@@ -127,6 +127,11 @@ CASES = {
         config=grouped.shape(48, 2, 3, 1, 16, 129, rope_theta=100.0, rope_scaling=grouped.LLAMA3, intermediate_size=56,
                              attention_bias=False, mlp_bias=False),
     ),
+    "gguf_linear_rope_f16": dict(
+        family="llama", kind=Q.F16,
+        config=grouped.shape(36, 2, 3, 1, 12, 128, rope_theta=100.0, rope_scaling={"rope_type": "linear", "factor": 2.5},
+                             intermediate_size=40, attention_bias=False, mlp_bias=False),
+    ),
     "gguf_ernie4_5_moe_q8_0": dict(
         family="ernie4_5_moe", kind=Q.Q8_0,
         config=grouped.shape(64, 3, 4, 2, 16, 132, rope_theta=500000.0, intermediate_size=96, use_bias=False, moe_intermediate_size=32,

@@ -106,7 +106,7 @@ static mf_status read_directory(mf_checkpoint *c, uint32_t packed_bits, mf_error
     else
         MF_TRY(mf_safetensors_add_dir(&c->source.table, c->dir, error));
     mf_checkpoint_find_names(c);
-    return MF_OK;
+    return mf_checkpoint_compare_head(c, error);
 }
 
 void mf_checkpoint_init(mf_checkpoint *checkpoint, const mf_allocator *a)

@@ -25,6 +25,7 @@ typedef struct mf_checkpoint {
     /* Layers from this on have names of their own, "mtp.layers.0", ...; UINT32_MAX: none have. */
     uint32_t first_mtp_layer;
     const mf_mtp_names *mtp;
+    bool has_own_head;    /* that is not the embedding, although the config says so */
     bool is_packed;       /* the packed form: manifest + packed_experts */
     bool is_split;        /* of it: in artifacts/, root/ and mlx/, as packed for Cogito */
     uint32_t packed_bits; /* 4 or 2, of the packed experts */
@@ -41,6 +42,12 @@ void mf_checkpoint_find_names(mf_checkpoint *checkpoint);
 void mf_checkpoint_clear(mf_checkpoint *checkpoint);
 
 extern const mf_source_ops mf_checkpoint_ops;
+
+/* NULL if there is none; nothing is marked as used. */
+mf_tensor *mf_checkpoint_tensor(const mf_checkpoint *checkpoint, mf_tensor_id id);
+/* Where the config says that both are one: whether the head that is stored differs from the
+ * embedding. Some pages of both are read. */
+mf_status mf_checkpoint_compare_head(mf_checkpoint *checkpoint, mf_error *error);
 
 /* Finds what lies beside s->data, and in which form it is stored. */
 mf_status mf_checkpoint_stored(const mf_checkpoint *checkpoint, mf_stored *s, mf_error *error);

@@ -254,7 +254,7 @@ static bool ends_with(const char *name, const char *end)
     return n >= n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-static mf_tensor *find_role(const mf_checkpoint *c, mf_tensor_id id)
+mf_tensor *mf_checkpoint_tensor(const mf_checkpoint *c, mf_tensor_id id)
 {
     char name[NAME_BYTES];
     mf_tensor *tensor = NULL;
@@ -283,13 +283,13 @@ static mf_status missing(const mf_checkpoint *c, mf_tensor_id id, mf_error *erro
 
 static bool has(const mf_source *source, mf_tensor_id id)
 {
-    return find_role(checkpoint_of(source), id) != NULL;
+    return mf_checkpoint_tensor(checkpoint_of(source), id) != NULL;
 }
 
 static mf_status find(mf_source *source, mf_tensor_id id, mf_stored *out, mf_error *error)
 {
     const mf_checkpoint *c = checkpoint_of(source);
-    mf_stored s = {.data = find_role(c, id)};
+    mf_stored s = {.data = mf_checkpoint_tensor(c, id)};
     if (s.data == NULL)
         return missing(c, id, error);
     s.data->used = true;
@@ -398,18 +398,21 @@ static mf_status check_unused(mf_source *source, uint32_t n_layers, uint32_t n_e
 
 /* The published checkpoints keep conv1d.weight as [channels, 1, width]; every conversion makes it
  * [channels, width, 1] and adds one to the norms at the same time. Where no layer has one, it is
- * MLX's if experts are named so or weights are quantised so. */
+ * MLX's if experts are named so or weights are quantised so; GPTQ and AWQ, which quantise what is
+ * published, say scales too. */
 static bool is_as_published(const mf_tensor_table *table)
 {
-    bool is_converted = false;
+    bool is_converted = false, has_scales = false, has_qweight = false;
     for (size_t i = 0; i < table->n_tensors; i++) {
         const mf_tensor *t = &table->tensors[i];
         if (strstr(t->name, "mtp.") == NULL &&
             strstr(t->name, ".linear_attn.conv1d.weight") != NULL && t->n_dims == 3)
             return t->shape[2] != 1;
-        is_converted |= strstr(t->name, ".switch_mlp.") != NULL || ends_with(t->name, ".scales");
+        is_converted |= strstr(t->name, ".switch_mlp.") != NULL;
+        has_scales |= ends_with(t->name, ".scales");
+        has_qweight |= ends_with(t->name, ".qweight");
     }
-    return !is_converted;
+    return !is_converted && (!has_scales || has_qweight);
 }
 
 static bool find_mtp_names(mf_checkpoint *c)
@@ -442,11 +445,13 @@ static void hparam(const mf_source *source, const char *name, uint32_t index, mf
 {
     const mf_config *config = &checkpoint_of(source)->config;
     mf_config_get(config, name, index, out);
+    if (strcmp(name, "tie_word_embeddings") != 0)
+        return;
     /* The head is tied where there is none, if nothing is said, as transformers 4 says nothing of a
      * family's default, or both, as transformers 5 writes its defaults in two places. */
     const bool is_open = out->kind == MF_HPARAM_ABSENT ||
                          (out->kind == MF_HPARAM_BOOL && mf_config_disagrees(config, name));
-    if (is_open && strcmp(name, "tie_word_embeddings") == 0)
+    if (is_open || (out->kind == MF_HPARAM_BOOL && checkpoint_of(source)->has_own_head))
         *out = (mf_hparam_value){.kind = MF_HPARAM_BOOL,
                                  .boolean = !mf_source_has(source, MF_ROLE_HEAD, 0)};
 }

@@ -245,22 +245,32 @@ static void derive_theta(const mf_gguf_source *g, mf_hparam_value *out)
         set_number(out, 10000);
 }
 
-/* A factor without a type is linear, under its old name as well: so llama.cpp reads it. */
-static bool has_bare_factor(const mf_gguf_source *g)
+/* Under its old name as well. 0 is none: so llama.cpp reads it. */
+static void derive_rope_factor(const mf_gguf_source *g, mf_hparam_value *out)
 {
-    double factor;
-    return (find_number(g, "rope.scaling.factor", &factor) ||
-            find_number(g, "rope.scale_linear", &factor)) &&
-           factor != 0 && factor != 1;
+    take_key(g, "rope.scaling.factor", out);
+    if (out->kind == MF_HPARAM_ABSENT)
+        take_key(g, "rope.scale_linear", out);
+    if (out->kind == MF_HPARAM_NUMBER && out->number == 0)
+        *out = (mf_hparam_value){0};
+}
+
+static bool has_rope_factor(const mf_gguf_source *g)
+{
+    mf_hparam_value factor = {0};
+    derive_rope_factor(g, &factor);
+    return factor.kind != MF_HPARAM_ABSENT &&
+           !(factor.kind == MF_HPARAM_NUMBER && factor.number == 1);
 }
 
 static void derive_rope_type(const mf_gguf_source *g, mf_hparam_value *out)
 {
-    static const char *const types[] = {"yarn", "linear", "longrope"};
+    static const char *const types[] = {"yarn", "longrope"};
     char key[KEY_BYTES];
     snprintf(key, sizeof key, "%s.rope.scaling.type", g->arch->name);
-    if (mf_gguf_find(&g->head, key) == NULL) {
-        if (has_bare_factor(g))
+    /* a factor without a type is linear, and linear without a factor nothing: so llama.cpp */
+    if (mf_gguf_find(&g->head, key) == NULL || mf_gguf_is(&g->head, key, "linear")) {
+        if (has_rope_factor(g))
             set_string(out, "linear");
         return;
     }
@@ -400,7 +410,7 @@ static const gguf_rule rules[] = {
     {"rope.theta", "rope.freq_base", derive_theta},
     {"rope.partial_rotary_factor", "rope.dimension_count", derive_partial},
     {"rope.type", "rope.scaling.type", derive_rope_type},
-    {"rope.factor", "rope.scaling.factor", NULL},
+    {"rope.factor", "rope.scaling.factor", derive_rope_factor},
     {"rope.original_max_position_embeddings", "rope.scaling.original_context_length", NULL},
     {"rope.beta_fast", "rope.scaling.yarn_beta_fast", NULL},
     {"rope.beta_slow", "rope.scaling.yarn_beta_slow", NULL},

@@ -56,15 +56,17 @@ static void check_renamed(const char *name, const char *from, const char *to)
 }
 
 /* Without a layer of linear attention, and without experts, whose names would tell. */
-static void check_norms(const char *more_from, const char *more_to, bool are_as_published)
+static void check_norms(const char *gate, const char *up, bool are_as_published)
 {
     const mf_allocator a = mf_allocator_or_default(NULL);
     const char *dir = scratch_copy("qwen3_5_tied_f16");
     mf_source *source = NULL;
     mf_error error = {0};
     CHECK(rename_all(".linear_attn.conv1d.", ".linear_attn.other.") > 0);
-    if (more_from != NULL)
-        CHECK(rename_all(more_from, more_to) > 0);
+    if (gate != NULL)
+        CHECK(rename_all(".mlp.gate_proj.weight", gate) > 0);
+    if (up != NULL)
+        CHECK(rename_all(".mlp.up_proj.weight", up) > 0);
     REQUIRE_OK(mf_source_open(&a, dir, 0, &source, &error), &error);
     CHECK(source->norms_as_published == are_as_published);
     mf_source_close(&source);
@@ -80,6 +82,7 @@ int main(void)
     check_renamed("minimax_m2_f32", ".block_sparse_moe.e_score", ".mlp.e_score");
     check_renamed("ernie4_5_moe_interval_f16", ".mlp.moe_statics.", ".mlp.gate.moe_statics.");
     check_norms(NULL, NULL, true);
-    check_norms(".mlp.gate_proj.weight", ".mlp.gate_proj.scales", false);
+    check_norms(".mlp.gate_proj.scales", NULL, false);
+    check_norms(".mlp.gate_proj.scales", ".mlp.up_proj.qweight", true); /* GPTQ, AWQ */
     return test_result();
 }

@@ -134,8 +134,8 @@ static mf_status configure_alpha(const mf_source *s, mf_hparams *h, mf_error *er
     MF_TRY(mf_hparam_double_or(s, "rope.alpha", 0.0, (mf_range){0, 1e6}, &alpha, error));
     if (alpha == 0.0 || h->n_rot <= 2)
         return mf_hparam_fail(s, "rope.type", MF_ERR_UNSUPPORTED, error,
-                              "is dynamic without a fixed alpha; supported are default, yarn, "
-                              "llama3, and dynamic with alpha");
+                              "is dynamic without a fixed alpha; supported are default, linear, "
+                              "yarn, llama3, and dynamic with alpha");
     h->rope.theta *= pow(alpha, h->n_rot / (h->n_rot - 2.0));
     if (h->rope.theta > 1e12 || h->rope.theta < 1.0)
         return mf_hparam_fail(s, "rope.alpha", MF_ERR_FORMAT, error,
@@ -144,23 +144,37 @@ static mf_status configure_alpha(const mf_source *s, mf_hparams *h, mf_error *er
 }
 
 /* One that has no default. */
-static mf_status require_number(const mf_source *s, const char *name, double *out, mf_error *error)
+static mf_status require_number(const mf_source *s, const char *type, const char *name, double *out,
+                                mf_error *error)
 {
     MF_TRY(mf_hparam_double_or(s, name, -1.0, (mf_range){1e-3, 1e9}, out, error));
     return *out > 0.0
                ? MF_OK
-               : mf_hparam_fail(s, name, MF_ERR_FORMAT, error, "is missing: llama3 needs it");
+               : mf_hparam_fail(s, name, MF_ERR_FORMAT, error, "is missing: %s needs it", type);
+}
+
+/* Position interpolation, arXiv 2306.15595: positions are divided by the factor, which is the same
+ * as all frequencies being. */
+static mf_status configure_linear(const mf_source *s, mf_hparams *h, mf_error *error)
+{
+    mf_rope *r = &h->rope;
+    MF_TRY(require_number(s, "linear", "rope.factor", &r->factor, error));
+    r->n_factors = h->n_rot / 2;
+    for (uint32_t i = 0; i < r->n_factors; i++)
+        r->factors[i] = (float)r->factor;
+    return MF_OK;
 }
 
 /* As Llama 3.1: its code, and its model card. */
 static mf_status configure_llama3(const mf_source *s, mf_hparams *h, mf_error *error)
 {
+    static const char type[] = "llama3";
     mf_rope *r = &h->rope;
     r->is_llama3 = true;
-    MF_TRY(require_number(s, "rope.factor", &r->factor, error));
-    MF_TRY(require_number(s, "rope.low_freq_factor", &r->low_factor, error));
-    MF_TRY(require_number(s, "rope.high_freq_factor", &r->high_factor, error));
-    MF_TRY(require_number(s, "rope.original_max_position_embeddings", &r->n_original, error));
+    MF_TRY(require_number(s, type, "rope.factor", &r->factor, error));
+    MF_TRY(require_number(s, type, "rope.low_freq_factor", &r->low_factor, error));
+    MF_TRY(require_number(s, type, "rope.high_freq_factor", &r->high_factor, error));
+    MF_TRY(require_number(s, type, "rope.original_max_position_embeddings", &r->n_original, error));
     if (r->high_factor < r->low_factor)
         return mf_hparam_fail(s, "rope.high_freq_factor", MF_ERR_FORMAT, error,
                               "is %g; expected at least low_freq_factor, %g", r->high_factor,
@@ -222,8 +236,10 @@ mf_status mf_configure_rope(const mf_source *s, double theta, mf_hparams *h, mf_
         return configure_alpha(s, h, error);
     if (strcmp(type, "llama3") == 0)
         return configure_llama3(s, h, error);
+    if (strcmp(type, "linear") == 0)
+        return configure_linear(s, h, error);
     return mf_hparam_fail(s, "rope.type", MF_ERR_UNSUPPORTED, error,
-                          "is %.64s; supported are default, yarn and llama3", type);
+                          "is %.64s; supported are default, linear, yarn and llama3", type);
 }
 
 mf_status mf_configure_experts(const mf_source *s, const char *n_experts, const char *n_per_token,

@@ -10,7 +10,8 @@
 /* Layers, hidden size, vocabulary, context, norm epsilon, tied embeddings, activation. */
 mf_status mf_configure_common(const mf_source *source, mf_hparams *h, mf_error *error);
 /* rope.theta and, where rope.type says so, YaRN or Llama 3's scaling; head_dim and n_context are
- * known. Nothing is refused but types other than default, yarn and llama3. */
+ * known. Nothing is refused but types other than default, linear, yarn and llama3,
+ * and dynamic without a fixed alpha. */
 mf_status mf_configure_rope(const mf_source *source, double theta, mf_hparams *h, mf_error *error);
 /* How many experts there are, are chosen by a token, and their inner size, by the fields' names. */
 mf_status mf_configure_experts(const mf_source *source, const char *n_experts,

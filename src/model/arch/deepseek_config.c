@@ -36,13 +36,14 @@ mf_status mf_deepseek_attention(const mf_source *s, mf_hparams *h, mf_error *err
     return MF_OK;
 }
 
-/* YaRN also scales the attention, by the square of mscale over all dims. */
+/* What slows the rotation by a factor also scales the attention, by the square of mscale over all
+ * dims; that YaRN does is all that is published, but the code asks for no type. */
 static mf_status configure_rope(const mf_source *s, mf_hparams *h, mf_error *error)
 {
     double all;
     MF_TRY(mf_configure_rope(s, 1e4, h, error));
     MF_TRY(mf_hparam_bool_or(s, "rope_interleave", true, &h->rope.interleaved, error));
-    if (!h->rope.is_yarn)
+    if (h->rope.factor == 0.0)
         return MF_OK;
     MF_TRY(mf_hparam_double_or(s, "rope.mscale_all_dim", 0.0, (mf_range){0, 1e3}, &all, error));
     if (all != 0.0) {
