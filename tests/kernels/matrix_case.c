@@ -2,6 +2,7 @@
 #include "matrix_case.h"
 
 #include "base/half.h"
+#include "kernels/x86/scaled_token.h"
 
 #include <stdlib.h>
 
@@ -410,31 +411,10 @@ static bool has_small_digits(mf_cpu_tier tier, mf_weight_kind kind)
     }
 }
 
-/* Whether tiles multiply it with a float for the scale of 32 columns; of weights of up to 5 bits
- * whose activations have 22 (kernels/x86/scaled_token.h). */
-static bool is_scaled(mf_cpu_tier tier, mf_weight_kind kind)
+/* Whether tiles multiply it with a float for the scale of 32 columns. */
+static bool is_scaled(const mf_kernels *k, const mf_matrix *w)
 {
-    if (tier != MF_CPU_AVX512_AMX && tier != MF_CPU_AVX512_AMX_BF16)
-        return false;
-    switch (kind) {
-    case MF_WEIGHT_MXFP4:
-    case MF_WEIGHT_INT4:
-    case MF_WEIGHT_INT8:
-    case MF_WEIGHT_GGUF_Q4_0:
-    case MF_WEIGHT_GGUF_Q5_0:
-    case MF_WEIGHT_GGUF_Q8_0:
-    case MF_WEIGHT_GGUF_IQ4_NL:
-    case MF_WEIGHT_GGUF_MXFP4:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool is_scaled_short(mf_cpu_tier tier, mf_weight_kind kind)
-{
-    return is_scaled(tier, kind) &&
-           (kind == MF_WEIGHT_MXFP4 || kind == MF_WEIGHT_GGUF_MXFP4 || kind == MF_WEIGHT_GGUF_Q5_0);
+    return (k->tier == MF_CPU_AVX512_AMX || k->tier == MF_CPU_AVX512_AMX_BF16) && mf_is_scaled(w);
 }
 
 static int by_size(const void *a, const void *b)
@@ -460,10 +440,10 @@ double fixed_point_bound(const mf_kernels *k, const matrix_case *c, const float 
 {
     const bool has_lanes = c->w.shape.kind != MF_WEIGHT_AFFINE && has_lane_units(k->tier);
     const bool is_small = has_small_digits(k->tier, c->w.shape.kind);
-    const uint32_t together = is_scaled(k->tier, c->w.shape.kind) ? 32 : 16;
-    const double half_unit = is_small                                    ? 0x1p-21
-                             : is_scaled_short(k->tier, c->w.shape.kind) ? 0x1p-22
-                                                                         : 0x1p-23;
+    const bool by_tiles = is_scaled(k, &c->w);
+    const uint32_t together = by_tiles ? 32 : 16;
+    const bool is_short = by_tiles && mf_scaled_shift(c->w.shape.kind) == 3;
+    const double half_unit = is_small ? 0x1p-21 : is_short ? 0x1p-22 : 0x1p-23;
     const uint32_t n = c->w.shape.n_cols;
     const uint32_t group = is_small ? 32 : c->w.shape.kind == MF_WEIGHT_AFFINE ? 64 : 256;
     const double *w = c->values + (size_t)row * n;
