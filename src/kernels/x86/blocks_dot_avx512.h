@@ -61,7 +61,7 @@ static float prepare_chunk(mf_weight_kind kind, const float *x, uint32_t n, __m5
         __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(columns[i], per_unit));
         for (uint32_t d = 0; d < DIGITS; d++) { /* what is left, above this byte as a signed one */
             _mm_storeu_si128((__m128i *)(void *)(bytes[d] + 16 * i), _mm512_cvtepi32_epi8(v));
-            v = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+            v = mf_above_digit_avx512(v);
         }
     }
     for (uint32_t d = 0; d < DIGITS; d++)

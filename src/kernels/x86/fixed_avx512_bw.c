@@ -80,7 +80,7 @@ void mf_fixed_prepare_avx512(const mf_matrix *w, const float *x, void *out)
         for (int d = 0; d < DIGITS; d++) {
             _mm512_storeu_si512(digits[g].digit[d], low_bytes(v));
             for (int i = 0; i < 4; i++) /* what is left, above this byte as a signed one */
-                v[i] = _mm512_srai_epi32(_mm512_add_epi32(v[i], _mm512_set1_epi32(128)), 8);
+                v[i] = mf_above_digit_avx512(v[i]);
         }
     }
 }

@@ -79,7 +79,7 @@ MF_INLINE __m512i folded_digits_of(__m512i v, signed char *const bytes[MF_FOLDED
         const __m128i digit = _mm512_cvtepi32_epi8(v);
         _mm_storeu_si128((__m128i *)(void *)all[d], digit);
         _mm_storeu_si128((__m128i *)(void *)bytes[d], digit);
-        v = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+        v = mf_above_digit_avx512(v);
     }
     return _mm512_permutexvar_epi32(order, _mm512_loadu_si512(all));
 }

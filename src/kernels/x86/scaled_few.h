@@ -33,32 +33,30 @@ MF_INLINE bool is_by_codes(mf_weight_kind kind)
     return kind == MF_WEIGHT_GGUF_Q4_0 || kind == MF_WEIGHT_INT4;
 }
 
-/* Quarters 2 * i of both in turn, or 2 * i + 1: of vectors that are not woven the first lanes of
- * blocks, or the second; else those of each quarter's lanes. */
-MF_INLINE __m512 firsts_of(bool is_woven, __m512 a, __m512 b)
-{
-    return is_woven ? _mm512_shuffle_ps(a, b, 0x88) : _mm512_shuffle_f32x4(a, b, 0x88);
-}
-
-MF_INLINE __m512 lasts_of(bool is_woven, __m512 a, __m512 b)
-{
-    return is_woven ? _mm512_shuffle_ps(a, b, 0xdd) : _mm512_shuffle_f32x4(a, b, 0xdd);
-}
-
 /* Whether the two lanes of a block are neighbours; else they are in neighbouring quarters. */
 MF_INLINE bool has_neighbours(mf_weight_kind kind)
 {
     return mf_blocks_is_woven(kind) || mf_blocks_is_paired(kind);
 }
 
+/* Of both vectors the first lane of each block, or the last. */
+MF_INLINE __m512 firsts_of(mf_weight_kind kind, __m512 a, __m512 b)
+{
+    return has_neighbours(kind) ? _mm512_shuffle_ps(a, b, 0x88) : _mm512_shuffle_f32x4(a, b, 0x88);
+}
+
+MF_INLINE __m512 lasts_of(mf_weight_kind kind, __m512 a, __m512 b)
+{
+    return has_neighbours(kind) ? _mm512_shuffle_ps(a, b, 0xdd) : _mm512_shuffle_f32x4(a, b, 0xdd);
+}
+
 /* Of two vectors of two rows each: quarters of four rows. */
 MF_INLINE void order_blocks(mf_weight_kind kind, __m512 front, __m512 back, __m512 out[2])
 {
-    const bool is_woven = has_neighbours(kind);
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    out[0] = firsts_of(is_woven, front, back);
-    out[1] = lasts_of(is_woven, front, back);
-    if (is_woven)
+    out[0] = firsts_of(kind, front, back);
+    out[1] = lasts_of(kind, front, back);
+    if (has_neighbours(kind))
         return;
     out[0] = _mm512_permutexvar_ps(order, out[0]);
     out[1] = _mm512_permutexvar_ps(order, out[1]);
@@ -67,10 +65,9 @@ MF_INLINE void order_blocks(mf_weight_kind kind, __m512 front, __m512 back, __m5
 /* The sums of two rows' blocks. */
 MF_INLINE __m512 add_lanes(mf_weight_kind kind, __m512i a, __m512i b)
 {
-    const bool is_woven = has_neighbours(kind);
     const __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(firsts_of(is_woven, x, y)),
-                                                _mm512_castps_si512(lasts_of(is_woven, x, y))));
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(firsts_of(kind, x, y)),
+                                                _mm512_castps_si512(lasts_of(kind, x, y))));
 }
 
 MF_INLINE void order_sums(mf_weight_kind kind, const __m512i sums[4], const float units[2][16],
@@ -85,9 +82,8 @@ MF_INLINE void order_sums(mf_weight_kind kind, const __m512i sums[4], const floa
 
 MF_INLINE void order_scales(mf_weight_kind kind, const __m512 scales[4], __m512 out[2])
 {
-    const bool is_woven = has_neighbours(kind);
-    order_blocks(kind, firsts_of(is_woven, scales[0], scales[1]),
-                 firsts_of(is_woven, scales[2], scales[3]), out);
+    order_blocks(kind, firsts_of(kind, scales[0], scales[1]), firsts_of(kind, scales[2], scales[3]),
+                 out);
 }
 
 #define ADD_QUARTER(acc, half, quarter)                       \

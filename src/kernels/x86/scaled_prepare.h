@@ -49,20 +49,14 @@ static void scaled_put_halves(mf_weight_kind kind, uint32_t shift, const __m512i
     }
 }
 
-/* What is left of integers above a digit, a signed byte. */
-MF_INLINE __m512i scaled_above(__m512i v)
-{
-    return _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
-}
-
 static void scaled_put_digits(mf_weight_kind kind, const __m512i v[2],
                               signed char out[3][MF_SCALED_COLS])
 {
     __m512i left[2] = {v[0], v[1]};
     for (uint32_t d = 0; d < DIGITS; d++) {
         scaled_put(kind, left, out[d]);
-        left[0] = scaled_above(left[0]);
-        left[1] = scaled_above(left[1]);
+        left[0] = mf_above_digit_avx512(left[0]);
+        left[1] = mf_above_digit_avx512(left[1]);
     }
 }
 
@@ -145,7 +139,7 @@ static void scaled_prepare_span(mf_weight_kind kind, const float *x, uint32_t n,
             for (uint32_t d = 0; d < DIGITS; d++) {
                 _mm_storeu_si128((__m128i *)(void *)(bytes[d][c] + 16 * i),
                                  _mm512_cvtepi32_epi8(v[i]));
-                v[i] = scaled_above(v[i]);
+                v[i] = mf_above_digit_avx512(v[i]);
             }
     }
     scaled_put_lanes(kind, bytes, &out->lanes[span]);

@@ -96,6 +96,12 @@ MF_INLINE void mf_load_fours_avx512(const unsigned char *const rows[MF_LANES_AVX
     mf_transpose_fours_avx512(fours, out);
 }
 
+/* What is left of integers above their lowest digit, a signed byte. */
+MF_INLINE __m512i mf_above_digit_avx512(__m512i v)
+{
+    return _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+}
+
 /* The lower halves of lanes, float16. */
 MF_INLINE __m512 mf_low_halves_avx512(__m512i v)
 {
