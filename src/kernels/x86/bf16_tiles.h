@@ -297,7 +297,7 @@ static void bf16_multiply(const mf_matrix *w, uint32_t row0, uint32_t row1, cons
     for (uint32_t i = 0, n; i < n_tiles; i += n) {
         n = n_tiles - i < together ? n_tiles - i : together;
         const bf16_turn turn = {i, n, n_tokens};
-        bf16_lay_out_turn(&turn, w->shape.n_cols, c.width, x, x_stride, c.tokens);
+        bf16_lay_out_turn(&turn, false, w->shape.n_cols, c.width, x, x_stride, c.tokens);
         if (n_tokens <= BF16_FEW_TOKENS)
             bf16_few(&c, row0, row1 - row0, &turn, y, y_stride);
         else

@@ -131,6 +131,37 @@ MF_INLINE void bf16_load(const float *x, uint32_t n, __m512i digits[BF16_DIGITS]
                _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), x + 16), digits);
 }
 
+/*
+ * Of 128 columns, woven, which four blocks have among them so that vectors can sum in tiles' order:
+ * block b, pair 4 * m + i (m, i < 4) are columns
+ *   32 * m + 16 * (b / 2) + 4 * (b % 2) + {0, 1, 8, 9}[i]
+ * and the next but one.
+ */
+enum { BF16_WOVEN = 4 * BF16_BLOCK };
+
+static inline uint32_t bf16_woven(uint32_t n_cols)
+{
+    return (n_cols + BF16_WOVEN - 1) / BF16_WOVEN * BF16_WOVEN;
+}
+
+/* The digits of the block at column `col` of a token of n_cols; zeros after them. */
+MF_INLINE void bf16_load_woven(const float *x, uint32_t n_cols, uint32_t col,
+                               __m512i digits[BF16_DIGITS])
+{
+    const uint32_t b = col % BF16_WOVEN / BF16_BLOCK;
+    const __m512i order = _mm512_add_epi32(
+        _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 16, 18, 17, 19, 24, 26, 25, 27),
+        _mm512_set1_epi32(4 * (int)(b % 2)));
+    __m512 v[4];
+    MF_UNROLL(4)
+    for (uint32_t m = 0; m < 4; m++) {
+        const uint32_t at = col - b * BF16_BLOCK + 32 * m + 16 * (b / 2);
+        v[m] = _mm512_maskz_loadu_ps(at < n_cols ? mf_tail_avx512(n_cols, at) : 0, x + at);
+    }
+    bf16_split(_mm512_permutex2var_ps(v[0], order, v[1]), _mm512_permutex2var_ps(v[2], order, v[3]),
+               digits);
+}
+
 /* The same of four rows: what is column 4 * q + j is quarter j of row q. */
 static inline void bf16_transpose_quarter(__m512i r[4])
 {
@@ -165,15 +196,18 @@ static inline void bf16_transpose_half(__m512i r[8])
 
 /* A tile of up to n tokens, n (a constant) being 1, 4, 8 or 16: what of them is no token is zeros.
  */
-MF_INLINE void bf16_lay_out(uint32_t n, uint32_t n_cols, uint32_t width, const float *x,
-                            size_t x_stride, unsigned char *out)
+MF_INLINE void bf16_lay_out(uint32_t n, bool is_woven, uint32_t n_cols, uint32_t width,
+                            const float *x, size_t x_stride, unsigned char *out)
 {
-    for (uint32_t col = 0; col < n_cols; col += BF16_BLOCK) {
+    const uint32_t end = is_woven ? bf16_woven(n_cols) : n_cols;
+    for (uint32_t col = 0; col < end; col += BF16_BLOCK) {
         __m512i digits[BF16_DIGITS][MF_TILE_ROWS];
         for (uint32_t t = 0; t < n; t++) {
             __m512i of_token[BF16_DIGITS] = {_mm512_setzero_si512(), _mm512_setzero_si512(),
                                              _mm512_setzero_si512()};
-            if (n == 1 || t < width)
+            if (is_woven && t < width)
+                bf16_load_woven(x + t * x_stride, n_cols, col, of_token);
+            else if (n == 1 || t < width)
                 bf16_load(x + t * x_stride + col, n_cols - col, of_token);
             MF_UNROLL(3)
             for (uint32_t d = 0; d < BF16_DIGITS; d++)
@@ -195,27 +229,30 @@ MF_INLINE void bf16_lay_out(uint32_t n, uint32_t n_cols, uint32_t width, const f
 }
 
 /* A tile of `width` tokens. */
-static void bf16_lay_out_any(uint32_t n_cols, uint32_t width, const float *x, size_t x_stride,
-                             unsigned char *out)
+MF_INLINE void bf16_lay_out_any(bool is_woven, uint32_t n_cols, uint32_t width, const float *x,
+                                size_t x_stride, unsigned char *out)
 {
     if (width == 1)
-        bf16_lay_out(1, n_cols, width, x, x_stride, out);
+        bf16_lay_out(1, is_woven, n_cols, width, x, x_stride, out);
     else if (width <= BF16_QUARTER)
-        bf16_lay_out(BF16_QUARTER, n_cols, width, x, x_stride, out);
+        bf16_lay_out(BF16_QUARTER, is_woven, n_cols, width, x, x_stride, out);
     else if (width <= BF16_HALF)
-        bf16_lay_out(BF16_HALF, n_cols, width, x, x_stride, out);
+        bf16_lay_out(BF16_HALF, is_woven, n_cols, width, x, x_stride, out);
     else
-        bf16_lay_out(MF_TILE_ROWS, n_cols, width, x, x_stride, out);
+        bf16_lay_out(MF_TILE_ROWS, is_woven, n_cols, width, x, x_stride, out);
 }
 
-/* The tiles of tokens of a turn, one after the other; of all tokens, which x has. */
-static void bf16_lay_out_turn(const bf16_turn *turn, uint32_t n_cols, uint32_t width,
-                              const float *x, size_t x_stride, unsigned char *out)
+/* The tiles of tokens of a turn, one after the other; of all tokens, which x has. is_woven (a
+ * constant): blocks as bf16_load_woven has them. */
+MF_INLINE void bf16_lay_out_turn(const bf16_turn *turn, bool is_woven, uint32_t n_cols,
+                                 uint32_t width, const float *x, size_t x_stride,
+                                 unsigned char *out)
 {
+    const size_t tile_bytes = bf16_tokens_bytes(is_woven ? bf16_woven(n_cols) : n_cols, width);
     for (uint32_t t = 0; t < turn->n_tiles; t++)
-        bf16_lay_out_any(n_cols, width,
+        bf16_lay_out_any(is_woven, n_cols, width,
                          x + mf_tile_first(turn->tile0 + t, width, turn->n_tokens) * x_stride,
-                         x_stride, out + t * bf16_tokens_bytes(n_cols, width));
+                         x_stride, out + t * tile_bytes);
 }
 
 #endif
