@@ -342,6 +342,68 @@ static void check_limits_of_nan(const desk *d)
     }
 }
 
+enum { LOST_DIM = 64, LOST_ROWS = 3 };
+
+/* Attention of rows with a sink, `step` rows at a time. The second row's key is NaN in one place,
+ * or the sink is. */
+static void attend_lost(const desk *d, mf_dtype type, uint32_t step, bool is_sink, float *out)
+{
+    mf_error error = {0};
+    float rows[LOST_ROWS * LOST_DIM], keys[LOST_ROWS * LOST_DIM];
+    const float sink = is_sink ? NAN : 1.0f;
+    for (uint32_t i = 0; i < LOST_ROWS * LOST_DIM; i++)
+        rows[i] = keys[i] = (float)(i % 7) / 4.0f - 0.5f;
+    if (!is_sink)
+        keys[LOST_DIM + 5] = NAN;
+    const mf_span page = {d->buffer, (uint64_t)4 * 4096};
+    mf_op op = {.kind = MF_OP_ATTENTION, .n_rows = step};
+    mf_attention_params *p = &op.u.attention;
+    *p = (mf_attention_params){.q = put(d, 0, rows, sizeof rows),
+                               .k = put(d, 1, keys, sizeof keys),
+                               .v = put(d, 2, rows, sizeof rows),
+                               .out = put(d, 3, rows, sizeof rows),
+                               .n_heads = 1,
+                               .n_kv_heads = 1,
+                               .head_dim = LOST_DIM,
+                               .cache_type = type,
+                               .page_offset = {0, (uint64_t)2 * 4096},
+                               .scale = 0.125f};
+    p->sinks = mf_span_at(p->out, sizeof rows);
+    d->be->ops->write(d->be, p->sinks, &sink, sizeof sink);
+    REQUIRE_OK(d->be->ops->reserve_batch(d->be, 1, 1, &error), &error);
+    const mf_span all = p->out;
+    for (uint32_t row = 0; row < LOST_ROWS; row += step) {
+        const mf_sequence seq = {.n_rows = step, .position = row, .pages = &page};
+        mf_span *const spans[] = {&p->q, &p->k, &p->v, &p->out};
+        d->be->ops->begin_batch(d->be, &seq, 1);
+        run_op(d, &op);
+        for (uint32_t i = 0; i < 4; i++)
+            *spans[i] = mf_span_at(*spans[i], step * LOST_DIM * sizeof(float));
+    }
+    get(d, all, out, sizeof rows);
+}
+
+/* Neither is left out of the softmax, where numbers are left. */
+static void check_lost_scores(const desk *d)
+{
+    static const mf_dtype types[] = {MF_F32, MF_BF16, MF_Q8};
+    for (uint32_t i = 0; i < 12; i++) {
+        const mf_dtype type = types[i % 3];
+        const bool is_sink = i >= 6;
+        const uint32_t step = i % 6 < 3 ? LOST_ROWS : 1, first = is_sink ? 0 : 1;
+        float out[LOST_ROWS * LOST_DIM];
+        uint32_t n_numbers = 0;
+        attend_lost(d, type, step, is_sink, out);
+        for (uint32_t c = 0; c < LOST_DIM && !is_sink; c++)
+            CHECK_MSG(isfinite(out[c]), "cache %u, %u rows: column %u before it is %g",
+                      (unsigned)type, step, c, (double)out[c]);
+        for (uint32_t c = first * LOST_DIM; c < LOST_ROWS * LOST_DIM; c++)
+            n_numbers += !isnan(out[c]);
+        CHECK_MSG(n_numbers == 0, "cache %u, %u rows, %s: %u values are numbers", (unsigned)type,
+                  step, is_sink ? "sink" : "key", n_numbers);
+    }
+}
+
 static void check_support(mf_backend *be)
 {
     mf_op op = {.kind = (mf_op_kind)0, .n_rows = 1};
@@ -364,6 +426,7 @@ __attribute__((unused)) static void op_values_run(mf_backend *be)
     check_scores_not_a_number(&d);
     check_combine_order(&d);
     check_limits_of_nan(&d);
+    check_lost_scores(&d);
     be->ops->buffer_free(be, d.buffer);
 }
 
