@@ -154,6 +154,17 @@ expect_refused /v1/chat/completions '{"input":"Once","functions":[{"name":"f"}]}
 expect_refused /v1/chat/completions '{"input":"Once","response_format":{"type":"json_objects"}}' 400 response_format.type
 expect_refused /v1/chat/completions '{"input":"Once","text":{"format":{"type":"json_objects"}}}' 400 text.format.type
 expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_objects\"}}" 400 response_format.type
+# a schema that is misspelt, or given twice, would be one that the answer is not held to
+for format in 'shema {"type":"json_object","shema":{}}' 'type {"type":"text","type":"json_object"}' \
+    'schema {"type":"text","schema":{}}' 'schema {"type":"json_schema","json_schema":{"schema":{}},"schema":{"type":"string"}}' \
+    'json_schema.shema {"type":"json_schema","json_schema":{"name":"a","schema":{},"shema":{}}}' \
+    'json_schema.schema {"type":"json_schema","json_schema":{"schema":{},"schema":{"type":"string"}}}' \
+    'json_schema {"type":"json_schema","json_schema":"x"}'; do
+    expect_refused /v1/chat/completions "{$chat,\"response_format\":${format#* }}" 400 "response_format.${format%% *}"
+done
+expect_refused /v1/responses '{"input":"Once","text":{"format":{"type":"json_object","shema":{}}}}' 400 text.format.shema
+post /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"description\":\"b\",\"strict\":true,\"schema\":{\"type\":\"string\"}}}}"
+expect_status 200
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":\"required\"}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":{\"type\":\"function\"}}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"modalities\":[\"text\",\"audio\"]}" 400 modalities
