@@ -42,6 +42,15 @@ refused_by_all xtc_probability '"xtc_probability":1.1'
 refused_by_all xtc_threshold '"xtc_threshold":-0.1'
 refused_by_all seed '"seed":1.5'
 refused_by_all seed '"seed":"1"'
+refused_by_all seed '"seed":18446744073709551616'
+expect_body 'seed: expected a whole number from -9223372036854775808 to 18446744073709551615'
+seed_text() {
+    post /v1/completions "{\"prompt\":\"Once\",\"max_tokens\":8,\"temperature\":1,\"seed\":$1}"
+    expect_status 200
+    nth_text "$out" 1
+}
+expect_equal "$(seed_text 7.0)" "$(seed_text 7)"
+expect_equal "$(seed_text -1e3)" "$(seed_text -1000)"
 refused_by_all logit_bias '"logit_bias":[]'
 refused_by_all logit_bias '"logit_bias":{"x":1}'
 refused_by_all logit_bias '"logit_bias":{"4096":1}'
