@@ -85,7 +85,8 @@ static bool get_one_bias(yyjson_val *key, yyjson_val *value, size_t n_vocab, mf_
     const char *text = yyjson_get_str(key);
     errno = 0;
     unsigned long long token = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno != 0 || token >= n_vocab)
+    if (*text < '0' || *text > '9' || end != text + yyjson_get_len(key) || errno != 0 ||
+        token >= n_vocab)
         return mf_srv_refuse_field(r, "logit_bias", "'%.40s' is not a token id below %zu", text,
                                    n_vocab);
     double bias = yyjson_get_num(value);

@@ -321,6 +321,15 @@ refused_message '[{"role":"user","content":7}]' 'messages[0].content'
 refused_message '[{"role":"user","content":[7]}]' 'messages[0].content'
 refused_message '[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]' 'messages[0].content[0].type'
 refused_message '[{"role":"user","name":"a\u0000b","content":"x"}]' 'messages[0].name'
+# a word with U+0000 is not the word before it
+refused_message '[{"role":"user\u0000x","content":"x"}]' 'messages[0].role'
+refused_message '[{"role":"user","content":[{"type":"text\u0000x","text":"x"}]}]' 'messages[0].content[0].type'
+expect_refused /v1/responses '{"input":[{"type":"a\u0000_call"}]}' 400 'input[0].type'
+expect_refused /v1/responses '{"input":"x","tools":[{"type":"function\u0000","name":"a"}]}' 400 'tools[0].type'
+post /v1/messages '{"messages":[{"role":"user","content":"x"}],"max_tokens":1,"tools":[{"type":"custom\u0000","name":"a","input_schema":{}}]}'
+expect_status 400
+expect_body 'tools[0].type: contains the character U+0000'
+expect_refused /v1/completions '{"prompt":"x","logit_bias":{"5\u0000x":1}}' 400 logit_bias
 refused_message '[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}]' 'messages[0].tool_calls[0].function.name'
 refused_message '[{"role":"assistant","content":""}]' messages
 post /v1/chat/completions '{"messages":[{"role":"developer","content":"x","name":"n"},{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,"tool_calls":[]},{"role":"user","content":"b"},{"role":"assistant","content":""}],"max_tokens":1}'
