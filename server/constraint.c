@@ -72,6 +72,30 @@ static bool compile_schema(yyjson_val *schema, const char *field, mf_srv_job *jo
     return is_good;
 }
 
+/* Nothing that a format says is passed over: it could be the schema, misspelt. */
+static bool check_format(yyjson_val *format, const char *field, mf_srv_refusal *r)
+{
+    static const mf_srv_field names[] = {{"type", MF_SRV_FIELD_USED},
+                                         {"json_schema", MF_SRV_FIELD_USED},
+                                         {"schema", MF_SRV_FIELD_USED},
+                                         {"name", MF_SRV_FIELD_HARMLESS},
+                                         {"description", MF_SRV_FIELD_HARMLESS},
+                                         {"strict", MF_SRV_FIELD_HARMLESS},
+                                         {NULL, MF_SRV_FIELD_USED}};
+    yyjson_val *inner = mf_srv_field_of(format, "json_schema");
+    char place[MF_SRV_PARAM_BYTES];
+    if (!mf_srv_check_object(format, field, names, r))
+        return false;
+    if (!inner)
+        return true;
+    snprintf(place, sizeof place, "%s.json_schema", field);
+    if (!mf_srv_check_object(inner, place, names + 2, r)) /* one in another there is not */
+        return false;
+    snprintf(place, sizeof place, "%s.schema", field);
+    return !mf_srv_field_of(format, "schema") ||
+           mf_srv_refuse_field(r, place, "stands beside json_schema, which has one");
+}
+
 /* The schema may stand in json_schema, or beside the type. */
 static bool read_format(yyjson_val *format, const char *field, mf_srv_job *job, mf_srv_refusal *r)
 {
@@ -79,8 +103,8 @@ static bool read_format(yyjson_val *format, const char *field, mf_srv_job *job, 
     char place[MF_SRV_PARAM_BYTES];
     mf_grammar_params params;
     int type = -1;
-    if (!yyjson_is_obj(format))
-        return mf_srv_refuse_field(r, field, "expected an object");
+    if (!check_format(format, field, r))
+        return false;
     snprintf(place, sizeof place, "%s.type", field);
     yyjson_val *word = yyjson_obj_get(format, "type");
     for (int i = 0; types[i]; i++)
@@ -94,7 +118,7 @@ static bool read_format(yyjson_val *format, const char *field, mf_srv_job *job, 
     if (type == 2 || (type == 1 && schema))
         return compile_schema(schema, place, job, r);
     if (type == 0)
-        return true;
+        return !schema || mf_srv_refuse_field(r, place, "needs the type json_schema");
     mf_grammar_params_default(&params);
     params.json_object = 1;
     return compile(&params, field, job, r);

@@ -300,11 +300,16 @@ static bool names_declared_tool(yyjson_val *part, const char *type)
 bool mf_srv_read_part(yyjson_val *part, const char *place, size_t i, mf_srv_message *m,
                       mf_srv_refusal *r)
 {
-    const char *type = yyjson_get_str(yyjson_obj_get(part, "type"));
+    char name[MF_SRV_PARAM_BYTES];
+    yyjson_val *kind = yyjson_obj_get(part, "type");
+    const char *type = yyjson_get_str(kind);
+    snprintf(name, sizeof name, "%.70s[%zu].type", place, i);
     if (yyjson_is_str(part))
         return mf_srv_read_text(part, place, &m->content, r);
     if (!type)
         return mf_srv_refuse_field(r, place, "expected parts with a type");
+    if (!mf_srv_is_text(kind, name, r))
+        return false;
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         if (strcmp(type, parts[k].type) == 0)
             return mf_srv_read_text(yyjson_obj_get(part, parts[k].member), place,
@@ -359,9 +364,12 @@ bool mf_srv_read_role(yyjson_val *message, const char *name, size_t i, mf_srv_ro
                  {"tool", MF_SRV_TOOL},     {"function", MF_SRV_TOOL}};
     char place[MF_SRV_PARAM_BYTES];
     snprintf(place, sizeof place, "%s[%zu].role", name, i);
-    const char *role = yyjson_get_str(yyjson_obj_get(message, "role"));
+    yyjson_val *value = yyjson_obj_get(message, "role");
+    const char *role = yyjson_get_str(value);
     if (!yyjson_is_obj(message) || !role)
         return mf_srv_refuse_field(r, place, "expected an object with a role");
+    if (!mf_srv_is_text(value, place, r))
+        return false;
     for (size_t k = 0; k < sizeof roles / sizeof *roles; k++)
         if (strcmp(roles[k].name, role) == 0) {
             *out = roles[k].role;

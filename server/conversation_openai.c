@@ -319,8 +319,8 @@ static bool read_item(yyjson_val *item, const char *list, size_t i, mf_srv_conve
     yyjson_val *type = mf_srv_field_of(item, "type");
     snprintf(place, sizeof place, "%s[%zu]", list, i);
     snprintf(name, sizeof name, "%s[%zu].type", list, i);
-    if (type && !yyjson_is_str(type))
-        return mf_srv_refuse_field(r, name, "expected a string");
+    if (type && !mf_srv_is_text(type, name, r))
+        return false;
     if (!type || yyjson_equals_str(type, "message"))
         return read_message_item(item, list, i, c, r);
     if (yyjson_equals_str(type, "reasoning"))

@@ -42,7 +42,6 @@ typedef struct mf_srv_params {
     size_t n_max_calls;    /* of tools, in an answer; 0: any number */
     char *stops[MF_SRV_MAX_STOPS];
     size_t n_stops;
-    bool has_seed;
     bool streams;
     bool has_usage_event; /* stream_options.include_usage */
     bool has_logprobs;

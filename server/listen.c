@@ -24,12 +24,27 @@
 #define BACKLOG 128
 /* Of a certificate or a key. */
 #define MAX_PEM_BYTES ((size_t)1 << 20)
+/* ASCII's character in place of one that is not valid. */
+#define SUBSTITUTE '\x1a'
 
 static void be_silent(void *context, const char *format, va_list arguments)
 {
     (void)context;
     (void)format;
     (void)arguments;
+}
+
+/* Paths and arguments are strings to libmicrohttpd and to us: behind a NUL there would be something
+ * that a proxy has seen and that is not asked for here. It is what nothing is called, then. */
+static size_t unescape(void *context, struct MHD_Connection *connection, char *text)
+{
+    const size_t n = MHD_http_unescape(text);
+    (void)context;
+    (void)connection;
+    for (size_t i = 0; i < n; i++)
+        if (text[i] == '\0')
+            text[i] = SUBSTITUTE;
+    return n;
 }
 
 static bool fail(mf_error *error, const char *what, const char *where)
@@ -61,8 +76,9 @@ static bool serve_socket(mf_srv_server *server, int fd)
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config->n_connections,
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, n_of_one, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         HEAD_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, 120u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_NOTIFY_COMPLETED, mf_srv_on_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
-        mf_srv_on_connection, server, MHD_OPTION_ARRAY, has_tls ? tls : none, MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        mf_srv_on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, mf_srv_on_connection, server,
+        MHD_OPTION_ARRAY, has_tls ? tls : none, MHD_OPTION_END);
     if (daemon) {
         server->listeners[server->n_daemons] = -1;
         server->daemons[server->n_daemons++] = daemon;

@@ -54,16 +54,27 @@ const mf_srv_field mf_srv_harmless_fields[] = {{"user", MF_SRV_FIELD_HARMLESS},
                                                {"cache_prompt", MF_SRV_FIELD_HARMLESS},
                                                {NULL, MF_SRV_FIELD_USED}};
 
+/* Any whole number of 64 bits, however it is written: 7.0 is 7, as it is for counts. */
+static bool is_seed(yyjson_val *v, uint64_t *seed)
+{
+    const double number = yyjson_get_num(v);
+    if (yyjson_is_int(v))
+        *seed = yyjson_is_uint(v) ? yyjson_get_uint(v) : (uint64_t)yyjson_get_sint(v);
+    else if (yyjson_is_real(v) && number >= -0x1p63 && number < 0x1p64 && number == floor(number))
+        *seed = number < 0 ? (uint64_t)(int64_t)number : (uint64_t)number;
+    else
+        return false;
+    return true;
+}
+
 static bool get_seed(yyjson_val *object, mf_srv_params *p, mf_srv_refusal *r)
 {
     yyjson_val *v = mf_srv_field_of(object, "seed");
-    if (v && !yyjson_is_int(v))
-        return mf_srv_refuse_field(r, "seed", "expected a whole number");
-    if (v)
-        p->sampler.seed = yyjson_is_uint(v) ? yyjson_get_uint(v) : (uint64_t)yyjson_get_sint(v);
-    else if (getrandom(&p->sampler.seed, sizeof p->sampler.seed, 0) < 0)
+    if (v && !is_seed(v, &p->sampler.seed))
+        return mf_srv_refuse_field(
+            r, "seed", "expected a whole number from -9223372036854775808 to 18446744073709551615");
+    if (!v && getrandom(&p->sampler.seed, sizeof p->sampler.seed, 0) < 0)
         return mf_srv_refuse(r, 500, "no random numbers: %s", strerror(errno));
-    p->has_seed = v != NULL;
     return true;
 }
 
@@ -74,7 +85,8 @@ static bool get_one_bias(yyjson_val *key, yyjson_val *value, size_t n_vocab, mf_
     const char *text = yyjson_get_str(key);
     errno = 0;
     unsigned long long token = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno != 0 || token >= n_vocab)
+    if (*text < '0' || *text > '9' || end != text + yyjson_get_len(key) || errno != 0 ||
+        token >= n_vocab)
         return mf_srv_refuse_field(r, "logit_bias", "'%.40s' is not a token id below %zu", text,
                                    n_vocab);
     double bias = yyjson_get_num(value);

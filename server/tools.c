@@ -254,9 +254,12 @@ static bool read_flat_tool(yyjson_val *tool, const char *place, const char *spac
                            mf_srv_conversation *c, mf_srv_refusal *r)
 {
     char name[MF_SRV_PARAM_BYTES];
-    const char *type = yyjson_get_str(yyjson_obj_get(tool, "type"));
-    const bool is_custom = type && strcmp(type, "custom") == 0;
+    yyjson_val *kind = yyjson_obj_get(tool, "type");
+    const char *type = yyjson_get_str(kind);
+    const bool is_custom = yyjson_equals_str(kind, "custom");
     snprintf(name, sizeof name, "%.70s.type", place);
+    if (type && !mf_srv_is_text(kind, name, r))
+        return false;
     if (type && is_hosted(type))
         return true;
     if (!is_custom && (!type || strcmp(type, "function") != 0))
@@ -351,8 +354,13 @@ static bool put_client_tool(yyjson_val *tool, size_t which, const char *place,
 static bool read_anthropic_tool(yyjson_val *tool, const char *place, mf_srv_conversation *c,
                                 mf_srv_refusal *r)
 {
-    const char *type = yyjson_get_str(mf_srv_field_of(tool, "type"));
+    char name[MF_SRV_PARAM_BYTES];
+    yyjson_val *kind = mf_srv_field_of(tool, "type");
+    const char *type = yyjson_get_str(kind);
     const size_t n = sizeof client_tools / sizeof *client_tools;
+    snprintf(name, sizeof name, "%.70s.type", place);
+    if (type && !mf_srv_is_text(kind, name, r))
+        return false;
     if (!type || strcmp(type, "custom") == 0)
         return mf_srv_check_object(tool, place, anthropic_fields, r) &&
                put_function(tool, "input_schema", place, NULL, c, r);

@@ -38,7 +38,8 @@
  *
  * The same bits: on one backend a row's result does not depend on the other rows of the batch, nor
  * on how rows are batched; on one that is mixed it depends on whether its operation is_long, which
- * is to be a property of the row's own run.
+ * is to be a property of the row's own run. Of numbers, that is: values of a row that are not
+ * finite may show, on a device, in earlier rows of its sequence that are attended with it.
  */
 #ifndef MF_BACKEND_BACKEND_H
 #define MF_BACKEND_BACKEND_H

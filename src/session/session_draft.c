@@ -381,17 +381,17 @@ void mf_draft_withdraw(mf_session *s, mf_batch *batch, mf_batch_part *part)
     keep_first_state(s, batch, part, part->states == NULL ? 0 : part->n_rows);
 }
 
-/* Rows of a part that the layer is to follow, after n_before of others; false: none. The first may
- * need the state before the part, the others have those of the pass. */
+/* Rows of a part that the layer is to follow, beside n_others of other parts; false: none. The
+ * first may need the state before the part, the others have those of the pass. */
 static bool follow_part(mf_session *s, const mf_batch_part *part, uint32_t first_row,
-                        uint32_t n_before, mf_draft_part *out)
+                        uint32_t n_others, mf_draft_part *out)
 {
     mf_session_draft *d = &s->draft;
     const uint64_t from = part->position, end = from + part->n_rows;
     const uint64_t room = room_of(s->engine);
     const bool goes_on =
         d->n_waiting != 0 && d->next - 1 + d->n_waiting == from && end - 1 - d->start <= room &&
-        n_before + d->n_waiting + part->n_rows - 1 <= s->engine->runner.plan.n_chunk;
+        n_others + d->n_waiting + part->n_rows - 1 <= s->engine->runner.plan.n_chunk;
     uint64_t n_skipped = 0;
     if (!goes_on) {
         n_skipped = part->n_rows > room / 2 ? part->n_rows - room / 2 : 0;
@@ -428,15 +428,18 @@ void mf_draft_follow(mf_call *call, const mf_batch *batch)
     const mf_batch_watch watch = {0};
     mf_error why;
     uint32_t n = 0, row = 0, n_rows = 0;
+    /* what the parts to come need at least: those before them leave that much of the chunk */
+    uint32_t n_later = batch->n_rows - batch->n_parts;
     if (!batch->keeps_hidden)
         return;
     for (uint32_t i = 0; i < batch->n_parts; i++) {
         const mf_batch_part *part = &batch->parts[i];
         mf_session *s = e->parts_sessions[i];
         const bool is_open = s->part.status == MF_OK && !part->is_proposed && s->trace == NULL;
+        n_later -= part->n_rows - 1;
         if (is_open && !waits(s, part)) {
             mf_draft_part *to = &e->draft_parts[n];
-            n += follow_part(s, part, row, n_rows, to);
+            n += follow_part(s, part, row, n_rows + n_later, to);
             n_rows += to->n_rows;
             s->draft.n_asked = UINT32_MAX; /* its last state is to wait */
         }

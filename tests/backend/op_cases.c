@@ -441,6 +441,7 @@ const op_case op_cases[] = {
     {"copy_rows 70x65", build_copy_rows, {70, 65}},
     {"finite 1x1", build_finite, {1, 1}},
     {"finite 7x33", build_finite, {7, 33}},
+    {"finite 12x1", build_finite, {12, 1}},
     {"finite 70x4099", build_finite, {70, 4099}},
     {"finite 5x2048 copied", build_finite, {5, 2048, 1}},
     {"finite 4x3001 copied", build_finite, {4, 3001, 1}},

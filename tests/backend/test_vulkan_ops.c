@@ -35,7 +35,15 @@ static void run_list(scene *s, mf_precision precision)
     be->ops->destroy(be);
 }
 
-/* With an argument: mixed alone. */
+/* The corners of the contracts, which take no time. */
+static void run_values(void)
+{
+    mf_backend *be = vulkan_open(NULL);
+    op_values_run(be);
+    be->ops->destroy(be);
+}
+
+/* With an argument: "values", the corners alone; another, mixed alone. */
 int main(int argc, char **argv)
 {
     scene *s = scene_new();
@@ -44,7 +52,13 @@ int main(int argc, char **argv)
         scene_free(s);
         return TEST_SKIPPED;
     }
-    (void)argv;
+    const bool are_values_alone = argc >= 2 && strcmp(argv[1], "values") == 0;
+    if (argc < 2 || are_values_alone)
+        run_values();
+    if (are_values_alone) {
+        scene_free(s);
+        return test_result();
+    }
     if (argc < 2)
         run_list(s, MF_PRECISION_F32);
     if (argc >= 2 || !vulkan_is_short())

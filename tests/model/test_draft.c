@@ -284,6 +284,42 @@ static void check_batch(const char *name, uint32_t n_chunk, uint32_t n_steps)
     free(d.file);
 }
 
+/* A session whose states wait for the layer that proposes, and another that fills the chunk: when
+ * the layer follows both, it has no more rows than a chunk. */
+static void check_full_chunk(const char *name)
+{
+    enum { N_CHUNK = 16, N_STEPS = 6, N_OTHER = N_CHUNK - 1 };
+    const setup with = {.n_draft = 2, .n_threads = 1, .n_chunk = N_CHUNK, .n_sessions = 2};
+    const setup without = {.n_threads = 1, .n_chunk = N_CHUNK, .n_sessions = 2};
+    const drafts d = read_drafts(name);
+    mf_engine *engines[2] = {open_it(name, &with), open_it(name, &without)};
+    mf_session *sessions[2][2];
+    mf_error error = {0};
+    int32_t tokens[N_OTHER];
+    for (int32_t i = 0; i < N_OTHER; i++)
+        tokens[i] = (int32_t)d.n_vocab - 1 - i;
+    for (uint32_t e = 0; e < 2; e++)
+        for (uint32_t i = 0; i < 2; i++)
+            sessions[e][i] = golden_session(engines[e]);
+    for (uint32_t step = 0; step < N_STEPS; step++) {
+        for (uint32_t e = 0; e < 2; e++) {
+            const mf_batch_item items[] = {{sessions[e][0], tokens + step, 1},
+                                           {sessions[e][1], tokens, N_OTHER}};
+            REQUIRE_OK(mf_engine_eval(engines[e], items, 2, &error), &error);
+        }
+        for (uint32_t i = 0; i < 2; i++)
+            CHECK_MSG(memcmp(mf_session_logits(sessions[0][i]), mf_session_logits(sessions[1][i]),
+                             d.n_vocab * sizeof(float)) == 0,
+                      "%s: other logits of session %u after chunk %u", name, i, step);
+    }
+    for (uint32_t e = 0; e < 2; e++) {
+        for (uint32_t i = 0; i < 2; i++)
+            mf_session_free(&sessions[e][i]);
+        mf_engine_close(&engines[e]);
+    }
+    free(d.file);
+}
+
 /* ---------------------------------------- steps ---------------------------------------- */
 
 static int cancel(void *user, uint64_t n_done, uint64_t n_total)
@@ -584,6 +620,7 @@ int main(void)
         if (!golden_is_short()) {
             check_same(cases[i], &s, false);
             check_batch(cases[i], 12, 30);
+            check_full_chunk(cases[i]);
             check_long(cases[i], &d);
         }
         free(d.file);
@@ -595,6 +632,7 @@ int main(void)
         free(d.file);
     }
     if (!golden_is_short()) {
+        check_full_chunk("draft_v4_bf16");
         check_window("draft_v4_bf16");
         check_mark("draft_v4_bf16");
     }

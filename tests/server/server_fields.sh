@@ -42,6 +42,15 @@ refused_by_all xtc_probability '"xtc_probability":1.1'
 refused_by_all xtc_threshold '"xtc_threshold":-0.1'
 refused_by_all seed '"seed":1.5'
 refused_by_all seed '"seed":"1"'
+refused_by_all seed '"seed":18446744073709551616'
+expect_body 'seed: expected a whole number from -9223372036854775808 to 18446744073709551615'
+seed_text() {
+    post /v1/completions "{\"prompt\":\"Once\",\"max_tokens\":8,\"temperature\":1,\"seed\":$1}"
+    expect_status 200
+    nth_text "$out" 1
+}
+expect_equal "$(seed_text 7.0)" "$(seed_text 7)"
+expect_equal "$(seed_text -1e3)" "$(seed_text -1000)"
 refused_by_all logit_bias '"logit_bias":[]'
 refused_by_all logit_bias '"logit_bias":{"x":1}'
 refused_by_all logit_bias '"logit_bias":{"4096":1}'
@@ -154,6 +163,17 @@ expect_refused /v1/chat/completions '{"input":"Once","functions":[{"name":"f"}]}
 expect_refused /v1/chat/completions '{"input":"Once","response_format":{"type":"json_objects"}}' 400 response_format.type
 expect_refused /v1/chat/completions '{"input":"Once","text":{"format":{"type":"json_objects"}}}' 400 text.format.type
 expect_refused /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_objects\"}}" 400 response_format.type
+# a schema that is misspelt, or given twice, would be one that the answer is not held to
+for format in 'shema {"type":"json_object","shema":{}}' 'type {"type":"text","type":"json_object"}' \
+    'schema {"type":"text","schema":{}}' 'schema {"type":"json_schema","json_schema":{"schema":{}},"schema":{"type":"string"}}' \
+    'json_schema.shema {"type":"json_schema","json_schema":{"name":"a","schema":{},"shema":{}}}' \
+    'json_schema.schema {"type":"json_schema","json_schema":{"schema":{},"schema":{"type":"string"}}}' \
+    'json_schema {"type":"json_schema","json_schema":"x"}'; do
+    expect_refused /v1/chat/completions "{$chat,\"response_format\":${format#* }}" 400 "response_format.${format%% *}"
+done
+expect_refused /v1/responses '{"input":"Once","text":{"format":{"type":"json_object","shema":{}}}}' 400 text.format.shema
+post /v1/chat/completions "{$chat,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"description\":\"b\",\"strict\":true,\"schema\":{\"type\":\"string\"}}}}"
+expect_status 200
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":\"required\"}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"tool_choice\":{\"type\":\"function\"}}" 400 tool_choice
 expect_refused /v1/chat/completions "{$chat,\"modalities\":[\"text\",\"audio\"]}" 400 modalities
@@ -301,6 +321,15 @@ refused_message '[{"role":"user","content":7}]' 'messages[0].content'
 refused_message '[{"role":"user","content":[7]}]' 'messages[0].content'
 refused_message '[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]' 'messages[0].content[0].type'
 refused_message '[{"role":"user","name":"a\u0000b","content":"x"}]' 'messages[0].name'
+# a word with U+0000 is not the word before it
+refused_message '[{"role":"user\u0000x","content":"x"}]' 'messages[0].role'
+refused_message '[{"role":"user","content":[{"type":"text\u0000x","text":"x"}]}]' 'messages[0].content[0].type'
+expect_refused /v1/responses '{"input":[{"type":"a\u0000_call"}]}' 400 'input[0].type'
+expect_refused /v1/responses '{"input":"x","tools":[{"type":"function\u0000","name":"a"}]}' 400 'tools[0].type'
+post /v1/messages '{"messages":[{"role":"user","content":"x"}],"max_tokens":1,"tools":[{"type":"custom\u0000","name":"a","input_schema":{}}]}'
+expect_status 400
+expect_body 'tools[0].type: contains the character U+0000'
+expect_refused /v1/completions '{"prompt":"x","logit_bias":{"5\u0000x":1}}' 400 logit_bias
 refused_message '[{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}]' 'messages[0].tool_calls[0].function.name'
 refused_message '[{"role":"assistant","content":""}]' messages
 post /v1/chat/completions '{"messages":[{"role":"developer","content":"x","name":"n"},{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,"tool_calls":[]},{"role":"user","content":"b"},{"role":"assistant","content":""}],"max_tokens":1}'

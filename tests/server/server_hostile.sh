@@ -85,6 +85,17 @@ done
 ask /v1/completions -H "Content-Encoding: br" --data-binary @"$scratch/body"
 expect_status 415
 
+# what stands behind a NUL is part of a path, and of an argument
+ask /v1/models/demo
+expect_status 200
+for path in /health%00 /v1/models%00/x /v1/models/demo%00x; do
+    ask "$path"
+    expect_status 404
+done
+post /v1/conversations '{"items":[{"type":"message","role":"user","content":"Hi"}]}'
+ask "/v1/conversations/$(value id)/items?limit=1%00x"
+expect_status 400
+
 # raw TEXT [HOW]: text as printf has it
 raw() {
     last="raw $*"

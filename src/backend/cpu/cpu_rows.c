@@ -70,7 +70,7 @@ static void finite_row(mf_cpu_backend *be, const mf_op *op, uint32_t row)
     for (uint32_t i = 0; i < n_blocks; i++) {
         const uint32_t first = i * MF_FINITE_BLOCK;
         const uint32_t end = n - first < MF_FINITE_BLOCK ? n : first + MF_FINITE_BLOCK;
-        out[i] = x[first];
+        out[i] = -INFINITY;
         for (uint32_t j = first; j < end && !isnan(out[i]); j++)
             out[i] = !isfinite(x[j]) ? NAN : x[j] > out[i] ? x[j] : out[i];
     }

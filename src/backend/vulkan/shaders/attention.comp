@@ -308,7 +308,7 @@ float soften(uint t)
         [[unroll]] for (uint i = 0; i < BLOCK / 4 / LANES; i++) {
             vec4 x = memory[first + i];
             [[unroll]] for (uint j = 0; j < 4; j++)
-                x[j] = x[j] > NOTHING ? exp2(x[j] - most) : 0.0;
+                x[j] = weight_of(x[j], most);
             memory[first + i] = x;
             sum += (x.x + x.y) + (x.z + x.w);
         }

@@ -25,12 +25,18 @@ float power(float x)
     return x < -126.0 ? 0.0 : uintBitsToFloat(uint(int(x) + 127) << 23);
 }
 
+// What a score weighs beside the highest of its block; NaN is one, too, and makes NaN of what is weighed.
+float weight_of(float x, float most)
+{
+    return x <= NOTHING ? 0.0 : exp2(x - most);
+}
+
 // What the accumulated values are multiplied by at last, with a sink (in powers of two; NOTHING:
 // none) as one more score.
 float last_factor(float most, float sum, float sink)
 {
     const float m = max(most, ceil(sink));
     const float factor = power(most - m);
-    sum = sum * factor + (sink > NOTHING ? exp2(sink - m) : 0.0);
+    sum = sum * factor + weight_of(sink, m);
     return factor / sum;
 }

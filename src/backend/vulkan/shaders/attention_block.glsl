@@ -135,7 +135,7 @@ void weigh_keys(uint query, uint key, float x)
         most = most_of(query);
     barrier();
     if (query < QUERIES) {
-        POWER_QUAD(at / 4)[at % 4] = x > NOTHING ? exp2(x - most) : 0.0;
+        POWER_QUAD(at / 4)[at % 4] = weight_of(x, most);
         if (key == 0)
             block_mosts[query] = most;
     }

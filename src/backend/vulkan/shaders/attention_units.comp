@@ -345,7 +345,7 @@ void soften(uint id, uint base, inout float most, inout float total)
     const float new_most = max(most, ceil(most_of_query(block_most)));
     [[unroll]] for (uint i = 0; i < 4; i++)
         [[unroll]] for (uint e = 0; e < 4; e++) {
-            x[i][e] = x[i][e] > NOTHING ? exp2(x[i][e] - new_most) : 0.0;
+            x[i][e] = weight_of(x[i][e], new_most);
             sum += x[i][e];
         }
     const float factor = power(most - new_most);

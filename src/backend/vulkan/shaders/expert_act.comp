@@ -5,6 +5,7 @@
 // which the next are read from beyond what one writes.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "limited.glsl"
 
 layout(push_constant, scalar) uniform Push {
     Floats act, gate_bias, up_bias;
@@ -19,8 +20,8 @@ float activated(float gate, float up)
     if (p.is_clamped == 0 && p.silu_limit == 0.0)
         return silu(gate) * up;
     if (p.is_clamped == 0)
-        return silu(min(gate, p.silu_limit)) * clamp(up, -p.silu_limit, p.silu_limit);
-    const float g = min(gate, p.limit), u = clamp(up, -p.limit, p.limit);
+        return silu(at_most(gate, p.silu_limit)) * within(up, p.silu_limit);
+    const float g = at_most(gate, p.limit), u = within(up, p.limit);
     return g * sigmoid(p.alpha * g) * (u + 1.0);
 }
 

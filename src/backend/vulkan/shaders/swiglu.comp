@@ -4,6 +4,7 @@
 // that, and up lies between -limit and limit.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "limited.glsl"
 
 layout(push_constant, scalar) uniform Push {
     Floats gate, up, result;
@@ -17,8 +18,8 @@ void main()
     for (uint i = gl_GlobalInvocationID.x; i < p.n; i += step) {
         float gate = p.gate.v[i], up = p.up.v[i];
         if (p.limit != 0.0) {
-            gate = min(gate, p.limit);
-            up = clamp(up, -p.limit, p.limit);
+            gate = at_most(gate, p.limit);
+            up = within(up, p.limit);
         }
         p.result.v[i] = silu(gate) * up;
     }
