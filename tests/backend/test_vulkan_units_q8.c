@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Attention of long runs over caches of 8 bits, by matrix units or without: the bits of the same
- * kernel over a float32 cache of what the bytes stand for (base/cache_rows.h), which
- * test_vulkan_ops holds against float64.
+ * kernel over a float32 cache of what the bytes that the device stored stand for
+ * (base/cache_rows.h), which test_vulkan_ops holds against float64.
  */
 #include "backend/vulkan/vk_internal.h"
 #include "base/cache_rows.h"
@@ -24,7 +24,7 @@ typedef struct player {
     uint64_t end;
 } player;
 
-/* The keys and values of all positions, as they are and as 8 bits have them. */
+/* The keys and values of all positions, as they are and as the 8 bits of a cache have them. */
 typedef struct world {
     const shape *s;
     uint32_t width, n_tokens;
@@ -44,24 +44,12 @@ static world make_world(const shape *s)
 {
     uint64_t random = 11;
     world w = {.s = s, .width = s->n_kv_heads * s->dim, .n_tokens = s->position + s->n_rows};
-    const size_t row_bytes = mf_cache_row_bytes(MF_Q8, s->n_kv_heads, s->dim);
-    unsigned char *row = malloc(row_bytes);
-    REQUIRE(row != NULL);
     w.q = random_floats((size_t)s->n_rows * s->n_heads * s->dim, &random);
     for (int i = 0; i < 2; i++) {
         w.keys[i] = random_floats((size_t)w.n_tokens * w.width, &random);
         w.stored[i] = malloc((size_t)w.n_tokens * w.width * sizeof(float));
         REQUIRE(w.stored[i] != NULL);
-        for (uint32_t t = 0; t < w.n_tokens; t++) {
-            mf_cache_store(row, w.keys[i] + (size_t)t * w.width, 1, s->n_kv_heads, s->dim, MF_Q8);
-            for (uint32_t h = 0; h < s->n_kv_heads; h++) {
-                const unsigned char *at = row + mf_cache_head_at(MF_Q8, h, s->dim);
-                mf_cache_load(w.stored[i] + (size_t)t * w.width + (size_t)h * s->dim, at,
-                              at + mf_cache_scales_at(s->n_kv_heads, h, s->dim), s->dim, MF_Q8);
-            }
-        }
     }
-    free(row);
     return w;
 }
 
@@ -110,6 +98,29 @@ static void put_pages(player *p, const world *w, mf_dtype type, float *const key
     free(page);
 }
 
+/* What the device has cached of all positions. */
+static void read_pages(player *p, const world *w, const mf_span *pages)
+{
+    const shape *s = w->s;
+    const size_t array = array_bytes(w, MF_Q8), row_bytes = array / MF_PAGE_TOKENS;
+    unsigned char *page = malloc(2 * array);
+    mf_error error = {0};
+    REQUIRE(page != NULL);
+    for (uint32_t t = 0; t < w->n_tokens; t++) {
+        if (t % MF_PAGE_TOKENS == 0)
+            REQUIRE_OK(mf_backend_read(p->be, pages[t / MF_PAGE_TOKENS], page, 2 * array, &error),
+                       &error);
+        for (uint32_t i = 0; i < 2 * s->n_kv_heads; i++) {
+            const uint32_t h = i / 2;
+            const unsigned char *at = page + i % 2 * array + t % MF_PAGE_TOKENS * row_bytes +
+                                      mf_cache_head_at(MF_Q8, h, s->dim);
+            mf_cache_load(w->stored[i % 2] + (size_t)t * w->width + (size_t)h * s->dim, at,
+                          at + mf_cache_scales_at(s->n_kv_heads, h, s->dim), s->dim, MF_Q8);
+        }
+    }
+    free(page);
+}
+
 /* The run, all positions' keys and values being `keys`: results to out. */
 static void play(player *p, const world *w, mf_dtype type, float *const keys[2], uint32_t skew,
                  float *out)
@@ -140,6 +151,8 @@ static void play(player *p, const world *w, mf_dtype type, float *const keys[2],
     p->be->ops->begin_batch(p->be, &seq, 1);
     p->be->ops->record(p->be, &op);
     REQUIRE_OK(mf_backend_read(p->be, op.u.attention.out, out, out_bytes, &error), &error);
+    if (type == MF_Q8)
+        read_pages(p, w, pages);
 }
 
 static void check_shape(player *p, const shape *s)
@@ -148,10 +161,10 @@ static void check_shape(player *p, const shape *s)
     const size_t n = (size_t)s->n_rows * s->n_heads * s->dim;
     float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
     REQUIRE(want != NULL && got != NULL);
-    play(p, &w, MF_F32, w.stored, 0, want);
     for (uint32_t skew = 0; skew <= 4; skew += 4) {
         memset(got, 0, n * sizeof *got);
         play(p, &w, MF_Q8, w.keys, skew, got);
+        play(p, &w, MF_F32, w.stored, 0, want);
         size_t i = 0;
         while (i < n && memcmp(&got[i], &want[i], sizeof *got) == 0)
             i++;
