@@ -237,6 +237,8 @@ class Text(ModelTest):
             only = np.zeros((n + 31) // 32, dtype=np.uint32)
             only[77 // 32] = 1 << (77 % 32)
             self.assertEqual(sampler.sample(logits, only), 77)
+            with self.assertRaisesRegex(moeflux.ArgumentError, "no bit is set"):
+                sampler.sample(logits, np.zeros_like(only))
             wrong_masks: Any = (np.ones(n, bool), np.ones(n // 32, np.int64), [1] * n, bytearray(4))
             for wrong in wrong_masks:
                 with self.assertRaises(moeflux.ArgumentError):
