@@ -5,6 +5,7 @@
 
 #include "text/base64.h"
 #include "text/bpe_tables.h"
+#include "text/json_flags.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -178,6 +179,7 @@ static mf_status find_names(mf_specials *s, yyjson_val *decoder, size_t first_id
                            "%s: added_tokens_decoder.%.32s.content: expected a string of 1 to %zu "
                            "bytes",
                            s->path, name, MAX_NAME_BYTES);
+        MF_TRY(mf_json_flags_check_added(s->path, name, value, error));
         if (s->names[id - first_id] != NULL)
             return mf_fail(error, MF_ERR_FORMAT, "%s: added_tokens_decoder: id %zu is given twice",
                            s->path, id);
