@@ -60,6 +60,10 @@ static mf_status choose_id(mf_added_loader *l, const char *content, size_t n, ui
         if (l->added->tokens[i].id >= next)
             next = l->added->tokens[i].id + 1;
     *id = next;
+    /* Where ids have gaps it may be a token of the model: that is shown as this one from now on,
+     * and found all the same. */
+    if (next < l->bpe->n_ids && l->bpe->pieces[next].n_bytes != 0)
+        MF_TRY(mf_bpe_keep_keys(l->bpe, error));
     return mf_bpe_add_literal(l->bpe, next, content, n, error);
 }
 

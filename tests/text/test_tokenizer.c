@@ -241,6 +241,27 @@ static void check_normalized_key(void)
     mf_tokenizer_free(&t);
 }
 
+/* Ids have a gap, so that an added token, which is numbered by how many there are, has the id of a
+ * token of the model: the tokenizers package finds both. */
+static void check_shared_id(void)
+{
+    static const char text[] =
+        "{\"decoder\":{\"type\":\"Fuse\"},\"added_tokens\":[{\"content\":\"<x>\"}],\"model\":{"
+        "\"type\":"
+        "\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"b\":3},\"merges\":[]}}";
+    static const int32_t expected[] = {1, 3, 3};
+    mf_tokenizer *t = NULL;
+    mf_error error = {0};
+    int32_t ids[8] = {0};
+    size_t n = 0;
+    REQUIRE_OK(open_text(text, &t, &error), &error);
+    REQUIRE_OK(mf_tokenizer_encode(t, "ab<x>", 5, 1, ids, 8, &n, &error), &error);
+    CHECK(n == 3 && memcmp(ids, expected, sizeof expected) == 0);
+    const char *piece = mf_tokenizer_piece(t, 3, &n);
+    CHECK(n == 3 && memcmp(piece, "<x>", 3) == 0);
+    mf_tokenizer_free(&t);
+}
+
 /* Tokens of blanks that take all blanks beside them, as tokenizers has them: a next one is among
  * those that the first has taken, and is left out where it takes blanks on its left, too. */
 static void check_taken_blanks(void)
@@ -399,6 +420,7 @@ int main(int argc, char **argv)
     check_long_word();
     check_literal();
     check_normalized_key();
+    check_shared_id();
     check_taken_blanks();
     check_end_tokens();
     check_refused_ends();
