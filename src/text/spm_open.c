@@ -367,7 +367,7 @@ static mf_status load(spm_opener *o)
     MF_TRY(take_added(o));
     MF_TRY(each_special(o, f->config, take_special));
     MF_TRY(each_special(o, f->specials, take_special));
-    MF_TRY(mf_added_tokens_finish(&o->t->added, NULL, o->error));
+    mf_added_tokens_finish(&o->t->added);
     return set_behaviour(o);
 }
 

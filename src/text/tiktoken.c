@@ -234,7 +234,8 @@ static mf_status load_hunyuan_specials(mf_bpe *bpe, mf_added_tokens *added, cons
         token->is_special = token->is_normalized = true;
         bpe->pieces[id].is_special = true;
     }
-    return mf_added_tokens_finish(added, NULL, error);
+    mf_added_tokens_finish(added);
+    return MF_OK;
 }
 
 static mf_status load_specials(mf_bpe *bpe, mf_added_tokens *added, const mf_allocator *a,
@@ -246,7 +247,8 @@ static mf_status load_specials(mf_bpe *bpe, mf_added_tokens *added, const mf_all
     MF_TRY(mf_added_tokens_reserve(added, a, MF_N_KIMI_SPECIALS, error));
     for (size_t i = 0; i < MF_N_KIMI_SPECIALS; i++)
         MF_TRY(add_special(bpe, added, &s, (uint32_t)(first_id + i), s.names[i], error));
-    return mf_added_tokens_finish(added, NULL, error);
+    mf_added_tokens_finish(added);
+    return MF_OK;
 }
 
 /* Another tokenizer's class may have another pattern. */
