@@ -67,17 +67,22 @@ static mf_jval method_replace(mf_jrun *j, const mf_jcall *call)
     return mf_j_replace(j, self_string(call), old, with, n_most);
 }
 
-/* The part of a string that start and end leave, as methods have them; *offset in characters. */
+/* The part of a string that start and end leave, as methods have them; *offset in characters,
+ * beyond the string where the end is before the start: not even nothing is there. */
 static mf_jval window(mf_jrun *j, const mf_jcall *call, int64_t *offset)
 {
     mf_jval start = call->arg[1], end = call->arg[2];
-    int64_t n = mf_j_length(j, call->self), from = 0;
+    int64_t n = mf_j_length(j, call->self), from = 0, to = n;
     const mf_jval bounds[3] = {mf_j_given(start) ? start : mf_j_none(),
                                mf_j_given(end) ? end : mf_j_none(), mf_j_none()};
-    if (mf_j_given(start) && !mf_j_want_int(j, start, "a position", &from))
+    if ((mf_j_given(start) && !mf_j_want_int(j, start, "a position", &from)) ||
+        (mf_j_given(end) && !mf_j_want_int(j, end, "a position", &to)))
         return mf_j_undefined(NULL);
     from += from < 0 ? n : 0;
+    to += to < 0 ? n : 0;
     *offset = from < 0 ? 0 : from;
+    if (*offset > (to < 0 ? 0 : to))
+        *offset = n + 1;
     return mf_j_get_slice(j, call->self, bounds);
 }
 
