@@ -97,15 +97,14 @@ static bool has_affix(const mf_jstr *s, const mf_jstr *affix, bool is_end)
 static mf_jval method_affix(mf_jrun *j, const mf_jcall *call)
 {
     int64_t offset = 0;
-    mf_jval part = window(j, call, &offset);
+    mf_jval part = window(j, call, &offset), given = call->arg[0];
+    if (given.kind != MF_J_STRING && !mf_j_is_tuple(given))
+        return mf_j_fail_type(j, "startswith or endswith", given);
     if (!mf_j_ok(j) || offset > mf_j_length(j, call->self))
         return mf_j_bool(false);
-    mf_jval given = call->arg[0];
     mf_j_spend(j, MF_J_COMPARED(part.as.string->n_bytes));
     if (given.kind == MF_J_STRING)
         return mf_j_bool(has_affix(part.as.string, given.as.string, call->variant != 0));
-    if (!mf_j_is_tuple(given))
-        return mf_j_fail_type(j, "startswith or endswith", given);
     for (size_t i = 0; i < given.as.list->n_items && mf_j_ok(j); i++) {
         const mf_jstr *one = mf_j_want_string(j, given.as.list->items[i], "startswith");
         mf_j_spend(j, 1 + MF_J_COMPARED(one->n_bytes));

@@ -409,10 +409,11 @@ static mf_jval filter_round(mf_jrun *j, const mf_jcall *call)
         return mf_j_as_int(call->self, &integer) ? rounded_integer(j, integer, precision)
                                                  : mf_j_float(rounded(real, precision));
     double power = pow(10, (double)precision);
+    /* Python's ceil and floor are integers, which have no negative 0. */
     if (method.kind == MF_J_STRING && mf_j_is_text(method.as.string, "ceil"))
-        return mf_j_float(ceil(real * power) / power);
+        return mf_j_float((ceil(real * power) + 0.0) / power);
     if (method.kind == MF_J_STRING && mf_j_is_text(method.as.string, "floor"))
-        return mf_j_float(floor(real * power) / power);
+        return mf_j_float((floor(real * power) + 0.0) / power);
     return mf_j_fail(j, MF_ERR_ARGUMENT, "round: method must be common, ceil or floor");
 }
 
