@@ -203,6 +203,12 @@ bool mf_cli_parse_float(const char *text, float min, float max, float *out);
 /* "10%" is 0.1; from 0 to 1. */
 bool mf_cli_parse_share(const char *text, double *out);
 bool mf_cli_parse_predict(const char *text, mf_predict *out);
+#define MF_CLI_PREDICTS "auto, off, next-layer, last-token, frequency or wrong"
+/* Whether a cache policy is called so. */
+bool mf_cli_is_policy(const char *text);
+#define MF_CLI_POLICIES "next-use, lru, lfu or s3-fifo"
+/* 2 or 4: the experts of the packed form. */
+bool mf_cli_parse_packed_bits(const char *text, uint32_t *out);
 /* The index of text in names[n]; -1 if it is not there. */
 int mf_cli_parse_name(const char *text, const char *const *names, int n);
 
