@@ -78,10 +78,10 @@ enum {
     "  --ram SIZE             peak memory of the whole process; auto (default): what is\n"         \
     "                         available, and fewer experts are held while others need memory\n"    \
     "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                   \
-    "  --cache-policy NAME    which expert makes room: next-use, lru, lfu or s3-fifo (default\n"   \
+    "  --cache-policy POLICY  which expert makes room: next-use, lru, lfu or s3-fifo (default\n"   \
     "                         next-use)\n"                                                         \
     "  --predict KIND         what is read before it is asked for: auto, off, next-layer,\n"       \
-    "                         last-token, frequency, wrong (default auto)\n"                       \
+    "                         last-token, frequency or wrong (default auto)\n"                       \
     "  --predict-depth N      layers ahead that routers are asked of, up to 3, or auto: as many\n" \
     "                         as pay (default auto)\n"                                             \
     "  --draft N[,always]     tokens that the model's multi-token-prediction layer proposes at\n"  \
