@@ -256,6 +256,21 @@ mf_status mf_cli_chat_learn(mf_cli_generator *g, mf_error *error)
 
 /* ----------------------------------------------------------------------------------- options -- */
 
+/* A text that is read later is named by what it is for: which file it was is known here. Numbers of
+ * any size are left to that reader, as in is_json. */
+static int check_json(const char *file, const mf_cli_buffer *text)
+{
+    yyjson_read_err error;
+    const char *name = strcmp(file, "-") == 0 ? "standard input" : file;
+    if (strlen(text->data) + 1 != text->n_bytes)
+        return mf_cli_error("%s: not JSON: it contains a NUL byte", name);
+    yyjson_doc *doc =
+        yyjson_read_opts(text->data, text->n_bytes - 1, YYJSON_READ_NUMBER_AS_RAW, NULL, &error);
+    yyjson_doc_free(doc);
+    return doc ? MF_EXIT_OK
+               : mf_cli_error("%s: not JSON at byte %zu: %s", name, error.pos, error.msg);
+}
+
 int mf_cli_read_json(const char *file, mf_cli_buffer *buffer, const char **out)
 {
     if (!file)
@@ -263,10 +278,18 @@ int mf_cli_read_json(const char *file, mf_cli_buffer *buffer, const char **out)
     int exit_code = mf_cli_read_file(file, MF_CLI_MAX_TEXT_BYTES, buffer);
     if (exit_code == MF_EXIT_OK && !mf_cli_buffer_append(buffer, "", 1))
         exit_code = mf_cli_error("no memory for %s", file);
-    if (exit_code == MF_EXIT_OK && strlen(buffer->data) + 1 != buffer->n_bytes)
-        exit_code = mf_cli_error("%s: not JSON: it contains a NUL byte", file);
+    if (exit_code == MF_EXIT_OK)
+        exit_code = check_json(file, buffer);
     *out = buffer->data;
     return exit_code;
+}
+
+/* A whole value, so that none can end early and bring others, whose names were not looked at. */
+static bool is_json(const char *text)
+{
+    yyjson_doc *doc = yyjson_read(text, strlen(text), YYJSON_READ_NUMBER_AS_RAW);
+    yyjson_doc_free(doc);
+    return doc != NULL;
 }
 
 int mf_cli_add_variable(const mf_cli_parser *parser, const char *option, mf_cli_buffer *out)
@@ -275,7 +298,7 @@ int mf_cli_add_variable(const mf_cli_parser *parser, const char *option, mf_cli_
     size_t n_name = value ? (size_t)(value - option) : 0;
     size_t n_plain =
         strspn(option, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
-    if (n_name == 0 || n_plain != n_name || value[1] == '\0')
+    if (n_name == 0 || n_plain != n_name || !is_json(value + 1))
         return mf_cli_bad_value(parser, "set", option, "NAME=JSON");
     if (mf_cli_buffer_append(out, out->n_bytes == 0 ? "{\"" : ",\"", 2) &&
         mf_cli_buffer_append(out, option, n_name) && mf_cli_buffer_append(out, "\":", 2) &&

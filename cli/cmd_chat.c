@@ -217,7 +217,10 @@ static turn_result take_back(chat *c, bool answers_again)
     mf_cli_conversation *all = &c->conversation;
     const size_t at = last_of_user(all);
     if (at == all->n_messages) {
-        fputs("There is no message to take back.\n", stderr);
+        fputs(!c->has_template ? "Without a chat template nothing is kept of what was said.\n"
+              : answers_again  ? "There is no message to answer again.\n"
+                               : "There is no message to take back.\n",
+              stderr);
         return TURN_DONE;
     }
     while (all->n_messages > at + answers_again)

@@ -170,18 +170,45 @@ static int take_rules(convert_args *a, const mf_cli_parser *parser, const char *
     return MF_EXIT_OK;
 }
 
+/* An option that says how experts are stored; false: it is none of these. */
+static bool take_codes(convert_args *a, const mf_cli_parser *parser, int option, int *exit_code)
+{
+    static const char bits[] = "2, 3, 4, 5, 6 or 8", groups[] = "32, 64 or 128";
+    bool is_good;
+    const char *name, *expected;
+    mf_convert_options *o = &a->options;
+    switch (option) {
+    case OPT_BITS:
+        is_good = mf_cli_parse_u32(optarg, 2, 8, &o->bits) && o->bits != 7;
+        name = "bits", expected = bits;
+        break;
+    case OPT_HOT_BITS:
+        is_good = mf_cli_parse_u32(optarg, 2, 8, &o->hot_bits) && o->hot_bits != 7;
+        name = "hot-bits", expected = bits;
+        break;
+    case OPT_GROUP:
+        is_good = mf_cli_parse_u32(optarg, 32, 128, &o->group) && (o->group & (o->group - 1)) == 0;
+        name = "group", expected = groups;
+        break;
+    case OPT_PACKED_BITS:
+        is_good = mf_cli_parse_packed_bits(optarg, &o->packed_expert_bits);
+        name = "packed-bits", expected = "2 or 4";
+        break;
+    default:
+        return false;
+    }
+    *exit_code = is_good ? MF_EXIT_OK : mf_cli_bad_value(parser, name, optarg, expected);
+    return true;
+}
+
 static int own_option(void *ctx, const mf_cli_parser *parser, int option)
 {
-    static const mf_cli_number numbers[] = {
-        {'t', "threads", offsetof(convert_args, options.n_threads), 1, 1024},
-        {OPT_BITS, "bits", offsetof(convert_args, options.bits), 2, 8},
-        {OPT_HOT_BITS, "hot-bits", offsetof(convert_args, options.hot_bits), 2, 8},
-        {OPT_GROUP, "group", offsetof(convert_args, options.group), 32, 128},
-        {OPT_PACKED_BITS, "packed-bits", offsetof(convert_args, options.packed_expert_bits), 2, 4}};
+    static const mf_cli_number threads = {'t', "threads", offsetof(convert_args, options.n_threads),
+                                          1, 1024};
     convert_args *a = ctx;
     int exit_code = MF_EXIT_OK;
-    if (mf_cli_take_number(parser, numbers, sizeof numbers / sizeof *numbers, option, a,
-                           &exit_code))
+    if (mf_cli_take_number(parser, &threads, 1, option, a, &exit_code) ||
+        take_codes(a, parser, option, &exit_code))
         return exit_code;
     if (option == OPT_SPLIT)
         return take_drive(a, parser, optarg);
@@ -227,6 +254,8 @@ static const char *contradiction(const convert_args *a)
         return "--check-tokens needs --check";
     if (a->has_hot_share && o->hot_bits == 0)
         return "--hot-share needs --hot-bits";
+    if (o->hot_bits != 0 && a->trace == NULL)
+        return "--hot-bits needs --trace";
     return NULL;
 }
 

@@ -246,15 +246,6 @@ static int run_line(grid *g, size_t policy, size_t predict)
     return MF_EXIT_OK;
 }
 
-static bool is_policy(const char *name)
-{
-    const char *known;
-    for (size_t i = 0; (known = mf_cache_policy_name(i)) != NULL; i++)
-        if (strcmp(name, known) == 0)
-            return true;
-    return false;
-}
-
 /* What else is wrong is known before the trace is replayed once. */
 static int check(const replay_args *a, bool has_slots)
 {
@@ -263,11 +254,11 @@ static int check(const replay_args *a, bool has_slots)
         return mf_cli_usage_error("replay", "replay: --slots and --ram exclude each other");
     for (size_t i = 0; i < a->predicts.n; i++)
         if (!mf_cli_parse_predict(a->predicts.items[i], &kind))
-            return mf_cli_usage_error("replay", "--predict: '%s' is not known",
+            return mf_cli_usage_error("replay", "--predict: '%s' is not " MF_CLI_PREDICTS,
                                       a->predicts.items[i]);
     for (size_t i = 0; i < a->policies.n; i++)
-        if (!is_policy(a->policies.items[i]))
-            return mf_cli_usage_error("replay", "--policy: '%s' is not known",
+        if (!mf_cli_is_policy(a->policies.items[i]))
+            return mf_cli_usage_error("replay", "--policy: '%s' is not " MF_CLI_POLICIES,
                                       a->policies.items[i]);
     return a->svg ? mf_cli_may_write(a->svg) : MF_EXIT_OK;
 }

@@ -139,6 +139,24 @@ bool mf_cli_parse_predict(const char *text, mf_predict *out)
     return false;
 }
 
+bool mf_cli_is_policy(const char *text)
+{
+    const char *known;
+    for (size_t i = 0; (known = mf_cache_policy_name(i)) != NULL; i++)
+        if (strcmp(text, known) == 0)
+            return true;
+    return false;
+}
+
+bool mf_cli_parse_packed_bits(const char *text, uint32_t *out)
+{
+    uint32_t bits;
+    if (!mf_cli_parse_u32(text, 2, 4, &bits) || bits == 3)
+        return false;
+    *out = bits;
+    return true;
+}
+
 void mf_cli_engine_args_init(mf_cli_engine_args *args)
 {
     memset(args, 0, sizeof *args);
@@ -215,15 +233,6 @@ static bool parse_ram(const char *text, uint64_t *out)
     if (strcmp(text, "auto") != 0)
         return mf_cli_parse_size(text, out) && *out > 0;
     *out = 0;
-    return true;
-}
-
-static bool parse_packed_bits(const char *text, uint32_t *out)
-{
-    uint32_t bits;
-    if (!mf_cli_parse_u32(text, 2, 4, &bits) || bits == 3)
-        return false;
-    *out = bits;
     return true;
 }
 
@@ -331,7 +340,6 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     mf_engine_options *o = &args->options;
     const mf_cli_text texts[] = {{MF_OPT_DEVICE, &o->device}, /* the library knows their names */
                                  {MF_OPT_EXPERT_DEVICE, &o->expert_device},
-                                 {MF_OPT_CACHE_POLICY, &o->cache_policy},
                                  {MF_OPT_TIMELINE, &o->timeline},
                                  {0, NULL}};
     const mf_cli_flag flags[] = {{MF_OPT_VERBOSE, &args->verbosity.verbose},
@@ -352,8 +360,8 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
     case MF_OPT_IO:
         return checked(parse_io(optarg, &o->io), parser, "io", "uring, pool or auto", exit_code);
     case MF_OPT_PACKED_BITS:
-        return checked(parse_packed_bits(optarg, &o->packed_expert_bits), parser, "packed-bits",
-                       "2 or 4", exit_code);
+        return checked(mf_cli_parse_packed_bits(optarg, &o->packed_expert_bits), parser,
+                       "packed-bits", "2 or 4", exit_code);
     case MF_OPT_CPU_TIER:
         return checked(parse_cpu_tier(optarg, &o->cpu_tier), parser, "cpu-tier",
                        "auto, scalar, avx2, avx-vnni, avx512-bw, avx512-vnni, avx512, avx512-amx, "
@@ -372,7 +380,11 @@ static int engine_option(const mf_cli_parser *parser, int option, int *exit_code
         return *exit_code == MF_EXIT_OK ? 1 : -1;
     case MF_OPT_PREDICT:
         return checked(mf_cli_parse_predict(optarg, &o->predict), parser, "predict",
-                       "auto, off, next-layer, last-token, frequency or wrong", exit_code);
+                       MF_CLI_PREDICTS, exit_code);
+    case MF_OPT_CACHE_POLICY:
+        o->cache_policy = optarg;
+        return checked(mf_cli_is_policy(optarg), parser, "cache-policy", MF_CLI_POLICIES,
+                       exit_code);
     case MF_OPT_PREDICT_DEPTH:
         return checked(parse_depth(optarg, o), parser, "predict-depth", "1, 2, 3 or auto",
                        exit_code);

@@ -78,10 +78,10 @@ enum {
     "  --ram SIZE             peak memory of the whole process; auto (default): what is\n"         \
     "                         available, and fewer experts are held while others need memory\n"    \
     "  --expert-cache SIZE    memory for experts alone; 0: the least possible\n"                   \
-    "  --cache-policy NAME    which expert makes room: next-use, lru, lfu or s3-fifo (default\n"   \
+    "  --cache-policy POLICY  which expert makes room: next-use, lru, lfu or s3-fifo (default\n"   \
     "                         next-use)\n"                                                         \
     "  --predict KIND         what is read before it is asked for: auto, off, next-layer,\n"       \
-    "                         last-token, frequency, wrong (default auto)\n"                       \
+    "                         last-token, frequency or wrong (default auto)\n"                       \
     "  --predict-depth N      layers ahead that routers are asked of, up to 3, or auto: as many\n" \
     "                         as pay (default auto)\n"                                             \
     "  --draft N[,always]     tokens that the model's multi-token-prediction layer proposes at\n"  \
@@ -203,6 +203,12 @@ bool mf_cli_parse_float(const char *text, float min, float max, float *out);
 /* "10%" is 0.1; from 0 to 1. */
 bool mf_cli_parse_share(const char *text, double *out);
 bool mf_cli_parse_predict(const char *text, mf_predict *out);
+#define MF_CLI_PREDICTS "auto, off, next-layer, last-token, frequency or wrong"
+/* Whether a cache policy is called so. */
+bool mf_cli_is_policy(const char *text);
+#define MF_CLI_POLICIES "next-use, lru, lfu or s3-fifo"
+/* 2 or 4: the experts of the packed form. */
+bool mf_cli_parse_packed_bits(const char *text, uint32_t *out);
 /* The index of text in names[n]; -1 if it is not there. */
 int mf_cli_parse_name(const char *text, const char *const *names, int n);
 

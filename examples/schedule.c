@@ -48,10 +48,22 @@ static mf_status open_server(server *s, mf_error *error)
     return status == MF_OK ? mf_engine_open(s->model, &options, &s->engine, error) : status;
 }
 
-static void finish(request *r)
+/* The text that a token completes; -1: what was held back of an unfinished character. */
+static void say(server *s, request *r, int32_t token)
 {
-    if (r->session != NULL)
+    size_t n_bytes = 0;
+    if ((token < 0 || !mf_tokenizer_is_special(s->tokenizer, token)) &&
+        mf_tokenizer_decode(s->tokenizer, &r->decoder, token, r->text + r->n_text,
+                            MAX_TEXT - r->n_text, &n_bytes) == MF_OK)
+        r->n_text += n_bytes;
+}
+
+static void finish(server *s, request *r)
+{
+    if (r->session != NULL) {
+        say(s, r, -1);
         printf("[%ld]%.*s\n", r->number, (int)r->n_text, r->text);
+    }
     mf_sampler_free(&r->sampler);
     mf_session_free(&r->session);
 }
@@ -96,7 +108,6 @@ static mf_status begin(server *s, request *r, const char *prompt, mf_error *erro
 /* What a step did for a request. All evaluated: the next token of its answer. */
 static void take(server *s, request *r, mf_status status, size_t n_done)
 {
-    size_t n_bytes = 0;
     r->left += n_done;
     r->n_left -= n_done;
     if (status == MF_OK && r->n_left > 0)
@@ -104,18 +115,16 @@ static void take(server *s, request *r, mf_status status, size_t n_done)
     const float *logits = status == MF_OK ? mf_session_logits(r->session) : NULL;
     int32_t token = logits != NULL ? mf_sampler_sample(r->sampler, logits) : -1;
     if (token < 0 || mf_tokenizer_is_end(s->tokenizer, token)) {
-        finish(r);
+        finish(s, r);
         return;
     }
     mf_sampler_accept(r->sampler, token);
-    if (mf_tokenizer_decode(s->tokenizer, &r->decoder, token, r->text + r->n_text,
-                            MAX_TEXT - r->n_text, &n_bytes) == MF_OK)
-        r->n_text += n_bytes;
+    say(s, r, token);
     r->tokens[0] = token;
     r->left = r->tokens;
     r->n_left = 1;
     if (++r->n_answered == s->n_answer)
-        finish(r);
+        finish(s, r);
 }
 
 /* One chunk of all who have tokens left. *n_left: how many they are. */
@@ -172,7 +181,7 @@ int main(int argc, char **argv)
     if (status != MF_OK)
         fprintf(stderr, "schedule: %s (%s)\n", error.message, mf_status_name(status));
     for (size_t i = 0; s.requests != NULL && i < MAX_REQUESTS; i++)
-        finish(&s.requests[i]);
+        finish(&s, &s.requests[i]);
     free(s.requests);
     mf_engine_close(&s.engine);
     mf_tokenizer_free(&s.tokenizer);

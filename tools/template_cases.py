@@ -331,6 +331,7 @@ l|batch(2)|list
 l|batch(2, 'x')|list
 l|slice(2)|list
 l|slice(2, 'x')|list
+[1, 2, 3, 4]|slice(2, 'x')|list
 d|dictsort
 d|dictsort(true)
 d|dictsort(by='value')
@@ -393,6 +394,17 @@ none|float
 2.1|round(1, 'ceil')
 2.19|round(1, 'floor')
 7|round
+-0.5|round(0, 'ceil')
+-0.0|round(0, 'floor')
+7|round(-1)
+5|round(-1)
+-15|round(-1)
+-1|round(-1)
+24|round(-1)
+24|round(-2)
+24.5|round(-1)
+24.5|round(-400)
+9223372036854775804|round(-1)
 42.55|round(1)
 -5|abs
 -5.5|abs
@@ -475,6 +487,15 @@ s.replace('o', '0')
 s.replace('o', '0', 1)
 s.find('o')
 s.find('zz')
+s.find('', 3, 1)
+s.rfind('', -1, 1)
+s.rindex('', -1, 1)
+s.find('', 3, 3)
+s.rfind('', 11)
+s.count('', 4, 2)
+s.startswith('', 4, -9)
+s.endswith('', 0, -99)
+s.startswith(true, 5, 2)
 s.find('o', 5)
 s.rfind('o')
 s.index('W')
@@ -628,6 +649,7 @@ m|first|length
 d.a.b.c is defined
 strftime_now('%Y-%m-%d')
 strftime_now('%d %B %Y')
+strftime_now('%H:%M:%S.%f|%Z|%z|%%f|%-d %')
 strftime_now('%d %b %Y %H:%M:%S %j %A')
 raise_exception('no')
 [s, s|upper]|map('lower')|unique|list

@@ -67,10 +67,11 @@ static inline void mf_grammar_params_default(mf_grammar_params *params)
 }
 
 /*
- * Compiles a grammar, in bounded time and memory: schemas and grammars may come from anyone. A
- * keyword that is not supported and would change what is valid is an error that names it and its
- * place. Errors: MF_ERR_ARGUMENT, MF_ERR_FORMAT (not JSON, not GBNF, or no text satisfies it),
- * MF_ERR_UNSUPPORTED (a keyword, or too large), MF_ERR_NO_MEMORY.
+ * Compiles a grammar, in bounded time and memory: schemas and grammars may come from anyone. The
+ * calling thread wants 1 MiB of stack (schemas may be nested 160 deep), as for
+ * mf_grammar_compile_calls. A keyword that is not supported and would change what is valid is an
+ * error that names it and its place. Errors: MF_ERR_ARGUMENT, MF_ERR_FORMAT (not JSON, not GBNF, or
+ * no text satisfies it), MF_ERR_UNSUPPORTED (a keyword, or too large), MF_ERR_NO_MEMORY.
  */
 MF_API MF_MUST_CHECK mf_status mf_grammar_compile(mf_vocabulary *vocabulary,
                                                   const mf_grammar_params *params, mf_grammar **out,

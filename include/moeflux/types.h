@@ -54,7 +54,8 @@ typedef struct mf_error {
     int os_errno;
     /* In the named file; MF_ERROR_NO_POSITION where it does not apply. */
     uint64_t byte_position;
-    /* One line, no newline, NUL-terminated. */
+    /* One line of UTF-8, no newline, NUL-terminated; '?' stands for what a path or a file's text
+     * has of control characters and of bytes that are not UTF-8. */
     char message[1024];
 } mf_error;
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar
 
-from .answer import Answer, GenerateOptions, events_of, step_answers, texts_of
+from .answer import Answer, GenerateOptions, events_of, failing_alone, step_answers, texts_of
 from .errors import BudgetError, StateError
 from .reply import Event, Reply
 from .session import Cancel, Prompt, Session
@@ -151,9 +151,10 @@ class _Worker:
             )
         for request, (answer, session) in zip(requests, pairs):
             if not answer.left and not answer.is_done:
-                events = answer.advance(session)
-                if events:
-                    request.tell(events)
+                with failing_alone(answer, False):
+                    events = answer.advance(session)
+                    if events:
+                        request.tell(events)
             if answer.is_done:  # who asked for the end, within a step or between two, gets what came
                 asked = request.cancel.is_requested
                 self._end(request, None if asked else answer.reply.error)
@@ -164,7 +165,10 @@ class _Worker:
         if request.session is not None and not request.session.is_closed:
             request.session.close()
         if not request.answer.is_done:
-            request.answer.reply.finish_reason = "cancelled"
+            if error is not None:
+                request.answer.fail(error)
+            else:
+                request.answer.reply.finish_reason = "cancelled"
         request.tell(error)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union, cast
 
 from ._native import c_text, ffi, lib
-from .errors import ArgumentError, CancelledError, StateError
+from .errors import ArgumentError, CancelledError, MoefluxError, StateError
 from .grammar import Grammar, Guide, Schema, calls_or_none
 from .options import SamplingOptions, several, unexpected
 from .reply import Event, EventKind, Parser, Reply
@@ -347,12 +347,21 @@ def step_answers(
         items.append(StepItem(session, piece, cancel, len(piece) == len(answer.left)))
     pairs[0][1].model.step(items)
     for (answer, session), item in zip(pairs, items):
-        if item.error is None:
+        with failing_alone(answer, raises):
+            if item.error is not None:
+                raise item.error
             answer.took(item.n_done, session)
-            continue
+
+
+@contextmanager
+def failing_alone(answer: Answer, raises: bool) -> Iterator[None]:
+    """Without `raises` what fails here is this answer's, among others that go on."""
+    try:
+        yield
+    except MoefluxError as error:
         if raises:
-            raise item.error
-        answer.fail(item.error)
+            raise
+        answer.fail(error)
 
 
 def texts_of(events: Sequence[Event]) -> list[str]:

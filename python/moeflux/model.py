@@ -10,7 +10,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._native import Handle, PathLike, check, default, encode_path, exception_of, ffi, filled, lib, text_of
-from .answer import Answer, GenerateOptions, Stream, events_of, step_answers, texts_of
+from .answer import (
+    Answer,
+    GenerateOptions,
+    Stream,
+    events_of,
+    failing_alone,
+    step_answers,
+    texts_of,
+)
 from .errors import MoefluxError, StateError
 from .grammar import Grammar, GrammarCache, Schema, Vocabulary
 from .hub import model_path
@@ -300,12 +308,8 @@ class Model:
     ) -> None:
         session = self.session()
         running.append((answer, session))
-        try:
+        with failing_alone(answer, raises):
             session.begin(answer)
-        except MoefluxError as error:
-            if raises:
-                raise
-            answer.fail(error)
 
     def _step_together(
         self, running: list[tuple[Answer, Session]], raises: bool
@@ -315,7 +319,8 @@ class Model:
             step_answers(evaluating, raises=raises)
         for answer, session in running:
             if not answer.left and not answer.is_done:
-                answer.advance(session)
+                with failing_alone(answer, raises):
+                    answer.advance(session)
             if answer.is_done:
                 session.close()
         return [pair for pair in running if not pair[0].is_done]

@@ -77,7 +77,10 @@ class Sampler(Owner):
         if allowed is not None and len(words) * 32 < self.n_vocab:
             raise ArgumentError(f"allowed: expected bits for {self.n_vocab} tokens")
         with self._using() as pointer:
-            return int(lib.mf_sampler_sample_bounded(pointer, logits, bounds, words))
+            token = int(lib.mf_sampler_sample_bounded(pointer, logits, bounds, words))
+        if words and not words[token // 32] >> token % 32 & 1:
+            raise ArgumentError(f"allowed: no bit is set of {self.n_vocab} tokens")
+        return token
 
     def reset(self) -> None:
         """Forgets accepted tokens and starts the seed again."""

@@ -8,7 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
-from ._native import Handle, PathLike, c_text, call, check, default, encode_path, ffi, lib, text_of
+from ._native import (
+    Handle,
+    PathLike,
+    c_text,
+    call,
+    check,
+    default,
+    encode_path,
+    encode_text,
+    ffi,
+    lib,
+    text_of,
+)
 from .errors import ArgumentError
 from .hub import model_path
 from .options import assign
@@ -160,9 +172,7 @@ class Tokenizer:
 
     def encode(self, text: str, *, parse_special: bool = True) -> list[int]:
         """Token ids, those of Hugging Face tokenizers with add_special_tokens=False."""
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArgumentError(f"the text is {text!r}; expected text")
-        data = text.encode("utf-8", "replace")
+        data = encode_text("the text", text)
         encode, special = lib.mf_tokenizer_encode, int(parse_special)
         tokens, n = _twice(encode, "int32_t", self.pointer, data, len(data), special)
         return list(tokens[0:n])

@@ -6,6 +6,7 @@
 #include <moeflux/moeflux.h>
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,11 +44,30 @@ const char *mf_status_name(mf_status status)
     return "unknown status";
 }
 
-static void replace_control_characters(char *line)
+/* Bytes of the well-formed UTF-8 character that a text begins with, NUL behind it; 0: it begins
+ * with none. (The text layer's reader stands above this one.) */
+static size_t character_bytes(const unsigned char *c)
 {
-    for (unsigned char *c = (unsigned char *)line; *c != '\0'; c++) {
-        if (*c < 0x20 || *c == 0x7f)
+    if (c[0] < 0x80)
+        return 1;
+    const size_t n = c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
+    const bool is_overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    const bool is_no_scalar = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
+    if (c[0] < 0xc2 || c[0] > 0xf4 || is_overlong || is_no_scalar)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
+void mf_one_line(char *line)
+{
+    for (unsigned char *c = (unsigned char *)line; *c != '\0';) {
+        const size_t n = character_bytes(c);
+        if (n == 0 || *c < 0x20 || *c == 0x7f)
             *c = '?';
+        c += n > 0 ? n : 1;
     }
 }
 
@@ -57,7 +77,7 @@ static void fill(mf_error *error, mf_status code, const char *format, va_list ar
     error->os_errno = 0;
     error->byte_position = MF_ERROR_NO_POSITION;
     vsnprintf(error->message, sizeof error->message, format, args);
-    replace_control_characters(error->message);
+    mf_one_line(error->message);
 }
 
 mf_status mf_fail(mf_error *error, mf_status code, const char *format, ...)
@@ -83,6 +103,7 @@ mf_status mf_fail_os(mf_error *error, mf_status code, int os_errno, const char *
         const char *reason = strerror_r(os_errno, scratch, sizeof scratch); /* the GNU one */
         size_t used = strlen(error->message);
         snprintf(error->message + used, sizeof error->message - used, ": %s", reason);
+        mf_one_line(error->message); /* the reason is in the locale's own characters */
     }
     return code;
 }

@@ -34,6 +34,12 @@ mf_status mf_fail_os(mf_error *error, mf_status code, int os_errno, const char *
 mf_status mf_fail_at(mf_error *error, mf_status code, uint64_t byte_position, const char *format,
                      ...) __attribute__((format(printf, 4, 5)));
 
+/* Makes a text what messages and lines of a log are: '?' in place of control characters, which
+ * would end the line or speak to a terminal, and of bytes that are not UTF-8 (of a path; where a
+ * name was cut within a character), which are no text for who passes it on. The functions above do.
+ */
+void mf_one_line(char *line);
+
 /* "out of memory: N bytes for WHAT" */
 mf_status mf_fail_memory(mf_error *error, size_t n_bytes, const char *what);
 

@@ -179,20 +179,39 @@ static mf_status find_opening(const mf_vocabulary *v, const mf_reply_form *f,
     return MF_OK;
 }
 
+/* The caller's struct with all fields that this library knows. Its result is in it: that has a
+ * place in every version. */
+static mf_status take_calls(mf_grammar_calls *known, const mf_grammar_calls *given, mf_error *error)
+{
+    const size_t n_least = offsetof(mf_grammar_calls, opening) + sizeof given->opening;
+    mf_grammar_calls_default(known);
+    MF_TRY(mf_sized_get(known, sizeof *known, given, "mf_grammar_calls", error));
+    if (given->struct_bytes < n_least)
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "mf_grammar_calls.struct_bytes is %zu, expected %zu or more",
+                       given->struct_bytes, n_least);
+    if (known->syntax == NULL || known->tools == NULL)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_grammar_compile_calls: a NULL argument");
+    if (known->n_tools == 0 || known->n_tools > MAX_TOOLS)
+        return mf_fail(error, MF_ERR_ARGUMENT, "mf_grammar_compile_calls: %zu tools, 1 to %d",
+                       known->n_tools, MAX_TOOLS);
+    known->opening[0] = '\0';
+    return MF_OK;
+}
+
 mf_status mf_grammar_compile_calls(mf_vocabulary *vocabulary, mf_grammar_calls *calls,
                                    mf_grammar **out, mf_error *error)
 {
-    if (vocabulary == NULL || calls == NULL || out == NULL || calls->syntax == NULL ||
-        calls->tools == NULL)
+    if (vocabulary == NULL || calls == NULL || out == NULL)
         return mf_fail(error, MF_ERR_ARGUMENT, "mf_grammar_compile_calls: a NULL argument");
-    if (calls->struct_bytes != sizeof *calls || calls->n_tools == 0 || calls->n_tools > MAX_TOOLS)
-        return mf_fail(error, MF_ERR_ARGUMENT, "mf_grammar_compile_calls: %zu tools, 1 to %d",
-                       calls->n_tools, MAX_TOOLS);
+    mf_grammar_calls known;
     mf_reply_form form;
-    mf_reply_form_of(calls->syntax, &form);
-    source s = {.calls = calls, .form = &form};
-    calls->opening[0] = '\0';
-    if (calls->is_opened)
-        MF_TRY(find_opening(vocabulary, &form, calls, &s.n_opening, error));
-    return mf_grammar_make(vocabulary, read_calls, &s, calls->max_mask_bytes, out, error);
+    MF_TRY(take_calls(&known, calls, error));
+    mf_reply_form_of(known.syntax, &form);
+    source s = {.calls = &known, .form = &form};
+    if (known.is_opened)
+        MF_TRY(find_opening(vocabulary, &form, &known, &s.n_opening, error));
+    MF_TRY(mf_grammar_make(vocabulary, read_calls, &s, known.max_mask_bytes, out, error));
+    memcpy(calls->opening, known.opening, sizeof calls->opening);
+    return MF_OK;
 }

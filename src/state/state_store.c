@@ -39,6 +39,7 @@ void mf_store_log(const mf_store *s, mf_log_level level, const char *format, ...
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    mf_one_line(line); /* the directory's name is the caller's */
     s->options.log(s->options.log_user, level, line);
 }
 

@@ -14,28 +14,15 @@ static bool flag(yyjson_val *token, const char *name)
     return yyjson_get_bool(yyjson_obj_get(token, name));
 }
 
-static mf_status set_text(mf_added_token *t, const mf_allocator *a, const char *text, size_t n,
-                          const mf_normalizer *normalizer, mf_error *error)
+static mf_status set_text(mf_added_token *t, const mf_allocator *a, const unsigned char *text,
+                          size_t n, mf_error *error)
 {
-    const unsigned char *normalized = (const unsigned char *)text;
-    const int n_shown = (int)(n < 64 ? n : 64);
-    mf_normal_scratch scratch;
-    mf_status status = MF_OK;
-    mf_normal_scratch_init(&scratch, a);
-    if (normalizer != NULL)
-        MF_TRY_GOTO(mf_normalise(normalizer, &scratch, &normalized, &n, error));
-    if (n == 0)
-        MF_TRY_GOTO(mf_fail(error, MF_ERR_UNSUPPORTED,
-                            "added_tokens: \"%.*s\": the normalizer leaves nothing of it", n_shown,
-                            text));
     t->text = mf_alloc(a, n);
     if (t->text == NULL)
-        MF_TRY_GOTO(mf_fail_memory(error, n, "an added token"));
-    memcpy(t->text, normalized, n);
+        return mf_fail_memory(error, n, "an added token");
+    memcpy(t->text, text, n);
     t->n_bytes = n;
-fail:
-    mf_normal_scratch_free(&scratch);
-    return status;
+    return MF_OK;
 }
 
 /* Loading under way. */
@@ -60,6 +47,10 @@ static mf_status choose_id(mf_added_loader *l, const char *content, size_t n, ui
         if (l->added->tokens[i].id >= next)
             next = l->added->tokens[i].id + 1;
     *id = next;
+    /* Where ids have gaps it may be a token of the model: that is shown as this one from now on,
+     * and found all the same. */
+    if (next < l->bpe->n_ids && l->bpe->pieces[next].n_bytes != 0)
+        MF_TRY(mf_bpe_keep_keys(l->bpe, error));
     return mf_bpe_add_literal(l->bpe, next, content, n, error);
 }
 
@@ -86,7 +77,7 @@ mf_status mf_added_tokens_add(mf_added_tokens *added, uint32_t id, const char *t
                               mf_added_token **out, mf_error *error)
 {
     mf_added_token *t = *out = &added->tokens[added->n_tokens];
-    MF_TRY(set_text(t, &added->allocator, text, n, NULL, error));
+    MF_TRY(set_text(t, &added->allocator, (const unsigned char *)text, n, error));
     t->id = id;
     added->n_tokens++;
     return MF_OK;
@@ -168,20 +159,43 @@ static mf_status load_all(mf_added_tokens *added, yyjson_val *items, const mf_js
     return status;
 }
 
-mf_status mf_added_tokens_finish(mf_added_tokens *added, const mf_normalizer *normalizer,
-                                 mf_error *error)
+/* The text becomes what the normalizer makes of it. */
+static mf_status normalise_one(mf_added_token *t, const mf_allocator *a, const char *path,
+                               const mf_normalizer *normalizer, mf_error *error)
 {
-    const mf_allocator *a = &added->allocator;
-    for (size_t i = 0; i < added->n_tokens; i++) {
-        mf_added_token *t = &added->tokens[i];
-        t->order = (uint32_t)i;
-        if (!t->is_normalized || normalizer == NULL)
-            continue;
-        mf_added_token renamed = *t;
-        MF_TRY(set_text(&renamed, a, (const char *)t->text, t->n_bytes, normalizer, error));
-        mf_free(a, t->text, t->n_bytes);
-        *t = renamed;
-    }
+    const unsigned char *text = t->text;
+    size_t n = t->n_bytes;
+    const int n_shown = (int)(n < 64 ? n : 64);
+    mf_added_token renamed = *t;
+    mf_normal_scratch scratch;
+    mf_status status;
+    mf_normal_scratch_init(&scratch, a);
+    MF_TRY_GOTO(mf_normalise(normalizer, &scratch, &text, &n, error));
+    if (n == 0)
+        MF_TRY_GOTO(mf_fail(error, MF_ERR_UNSUPPORTED,
+                            "%s: added_tokens: \"%.*s\": the normalizer leaves nothing of it", path,
+                            n_shown, (const char *)t->text));
+    MF_TRY_GOTO(set_text(&renamed, a, text, n, error));
+    mf_free(a, t->text, t->n_bytes);
+    *t = renamed;
+fail:
+    mf_normal_scratch_free(&scratch);
+    return status;
+}
+
+static mf_status normalise_all(mf_added_tokens *added, const char *path,
+                               const mf_normalizer *normalizer, mf_error *error)
+{
+    for (size_t i = 0; i < added->n_tokens; i++)
+        if (added->tokens[i].is_normalized)
+            MF_TRY(normalise_one(&added->tokens[i], &added->allocator, path, normalizer, error));
+    return MF_OK;
+}
+
+void mf_added_tokens_finish(mf_added_tokens *added)
+{
+    for (size_t i = 0; i < added->n_tokens; i++)
+        added->tokens[i].order = (uint32_t)i;
     if (added->n_tokens > 1)
         qsort(added->tokens, added->n_tokens, sizeof *added->tokens, compare_tokens);
     size_t n_raw = 0;
@@ -193,7 +207,6 @@ mf_status mf_added_tokens_finish(mf_added_tokens *added, const mf_normalizer *no
     added->normalized.n_tokens = added->n_tokens - n_raw;
     index_set(&added->raw);
     index_set(&added->normalized);
-    return MF_OK;
 }
 
 /* Tokens that are looked for in normalised text are shown as they are there. Those that the model
@@ -221,7 +234,8 @@ mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, co
                        json->path);
     MF_TRY(mf_added_tokens_reserve(added, a, yyjson_arr_size(items), error));
     MF_TRY(load_all(added, items, json, bpe, error));
-    MF_TRY(mf_added_tokens_finish(added, normalizer, error));
+    MF_TRY(normalise_all(added, json->path, normalizer, error));
+    mf_added_tokens_finish(added);
     return bpe->marks_blanks ? show_normalized(added, bpe, error) : MF_OK;
 }
 

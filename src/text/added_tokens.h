@@ -42,14 +42,13 @@ mf_status mf_added_tokens_load(mf_added_tokens *added, const mf_allocator *a, co
 void mf_added_tokens_free(mf_added_tokens *added);
 
 /* The same for a loader that has its tokens from elsewhere: room for n_tokens; each of them once,
- * its id the caller's, its flags set through *out; and the end, after which they can be searched
- * (normalizer: of those that are normalized; NULL: none). */
+ * its id the caller's, its text not empty, its flags set through *out; and the end, after which
+ * they can be searched, by the text as it is. */
 mf_status mf_added_tokens_reserve(mf_added_tokens *added, const mf_allocator *a, size_t n_tokens,
                                   mf_error *error);
 mf_status mf_added_tokens_add(mf_added_tokens *added, uint32_t id, const char *text, size_t n_bytes,
                               mf_added_token **out, mf_error *error);
-mf_status mf_added_tokens_finish(mf_added_tokens *added, const mf_normalizer *normalizer,
-                                 mf_error *error);
+void mf_added_tokens_finish(mf_added_tokens *added);
 /* The token of that text, or NULL. */
 const mf_added_token *mf_added_tokens_find(const mf_added_tokens *added, const char *text,
                                            size_t n_bytes);

@@ -113,6 +113,8 @@ mf_status mf_bpe_add_literal(mf_bpe *bpe, uint32_t id, const char *text, size_t 
 mf_status mf_bpe_keep_keys(mf_bpe *bpe, mf_error *error)
 {
     const size_t n_bytes = bpe->pieces_capacity * sizeof *bpe->keys;
+    if (bpe->keys != NULL)
+        return MF_OK;
     bpe->keys = mf_alloc_array(&bpe->allocator, bpe->pieces_capacity, sizeof *bpe->keys);
     if (bpe->keys == NULL)
         return mf_fail_memory(error, n_bytes, "the vocabulary");

@@ -95,8 +95,8 @@ static bool is_token_name(const char *key, size_t n)
            memcmp(key + n - (sizeof end - 1), end, sizeof end - 1) == 0;
 }
 
-/* Adds the config's tokens to an object that has those before. */
-static void add_tokens(yyjson_mut_doc *doc, yyjson_mut_val *object, yyjson_val *config)
+/* Adds the config's tokens to an object that has those before; false: no memory. */
+static bool add_tokens(yyjson_mut_doc *doc, yyjson_mut_val *object, yyjson_val *config)
 {
     size_t i, n;
     yyjson_val *key, *value;
@@ -107,8 +107,11 @@ static void add_tokens(yyjson_mut_doc *doc, yyjson_mut_val *object, yyjson_val *
             yyjson_mut_obj_size(object) >= MAX_TOKENS ||
             yyjson_mut_obj_get(object, yyjson_get_str(key)) != NULL)
             continue;
-        yyjson_mut_obj_add(object, yyjson_val_mut_copy(doc, key), yyjson_val_mut_copy(doc, name));
+        if (!yyjson_mut_obj_add(object, yyjson_val_mut_copy(doc, key),
+                                yyjson_val_mut_copy(doc, name)))
+            return false;
     }
+    return true;
 }
 
 /* Written and read again: a document that is read from has a form of its own. */
@@ -122,13 +125,13 @@ mf_status mf_chat_take_tokens(mf_chat_set *set, const mf_allocator *a, yyjson_va
     size_t n_bytes = 0;
     mf_json json = {0};
     set->allocator = *a;
-    if (object != NULL && set->variables.doc != NULL)
-        add_tokens(doc, object, set->variables.root);
-    if (object != NULL)
+    const bool is_whole =
+        object != NULL &&
+        (set->variables.doc == NULL || add_tokens(doc, object, set->variables.root)) &&
         add_tokens(doc, object, config);
-    char *text = object == NULL
-                     ? NULL
-                     : yyjson_mut_val_write_opts(object, YYJSON_WRITE_NOFLAG, &alc, &n_bytes, NULL);
+    char *text = is_whole
+                     ? yyjson_mut_val_write_opts(object, YYJSON_WRITE_NOFLAG, &alc, &n_bytes, NULL)
+                     : NULL;
     mf_status status = text == NULL
                            ? mf_fail_memory(error, MAX_TOKEN_BYTES, "names of tokens")
                            : mf_json_parse(a, "names of tokens", text, n_bytes, &json, error);

@@ -103,7 +103,7 @@ static mf_status load(spm_loader *l, mf_error *error)
         MF_TRY(take_token(l, id, token, error));
     k->bpe.cuts_before_unknown = true; /* each is a token by itself */
     MF_TRY(mf_bpe_index_characters(&k->bpe, error));
-    MF_TRY(mf_added_tokens_finish(&k->added, NULL, error));
+    mf_added_tokens_finish(&k->added);
     if (l->is_unigram)
         MF_TRY(finish_unigram(l, error));
     return mf_gguf_text_flag(t, "add_bos_token", !l->is_unigram)

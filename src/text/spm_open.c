@@ -5,6 +5,7 @@
  * which are special.
  */
 #include "text/bpe_chars.h"
+#include "text/json_flags.h"
 #include "text/spm_build.h"
 
 #include <stdio.h>
@@ -210,6 +211,8 @@ static mf_status take_decoder(spm_opener *o)
     {
         yyjson_val *content = yyjson_obj_get(value, "content");
         mf_added_token *token;
+        MF_TRY(mf_json_flags_check_added(o->files->config->path, yyjson_get_str(key), value,
+                                         o->error));
         (void)read_id(yyjson_get_str(key), &id);
         MF_TRY(
             take_name(o, yyjson_get_str(content), yyjson_get_len(content), (uint32_t)id, &token));
@@ -364,7 +367,7 @@ static mf_status load(spm_opener *o)
     MF_TRY(take_added(o));
     MF_TRY(each_special(o, f->config, take_special));
     MF_TRY(each_special(o, f->specials, take_special));
-    MF_TRY(mf_added_tokens_finish(&o->t->added, NULL, o->error));
+    mf_added_tokens_finish(&o->t->added);
     return set_behaviour(o);
 }
 

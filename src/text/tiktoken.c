@@ -5,6 +5,7 @@
 
 #include "text/base64.h"
 #include "text/bpe_tables.h"
+#include "text/json_flags.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -178,6 +179,7 @@ static mf_status find_names(mf_specials *s, yyjson_val *decoder, size_t first_id
                            "%s: added_tokens_decoder.%.32s.content: expected a string of 1 to %zu "
                            "bytes",
                            s->path, name, MAX_NAME_BYTES);
+        MF_TRY(mf_json_flags_check_added(s->path, name, value, error));
         if (s->names[id - first_id] != NULL)
             return mf_fail(error, MF_ERR_FORMAT, "%s: added_tokens_decoder: id %zu is given twice",
                            s->path, id);
@@ -232,7 +234,8 @@ static mf_status load_hunyuan_specials(mf_bpe *bpe, mf_added_tokens *added, cons
         token->is_special = token->is_normalized = true;
         bpe->pieces[id].is_special = true;
     }
-    return mf_added_tokens_finish(added, NULL, error);
+    mf_added_tokens_finish(added);
+    return MF_OK;
 }
 
 static mf_status load_specials(mf_bpe *bpe, mf_added_tokens *added, const mf_allocator *a,
@@ -244,7 +247,8 @@ static mf_status load_specials(mf_bpe *bpe, mf_added_tokens *added, const mf_all
     MF_TRY(mf_added_tokens_reserve(added, a, MF_N_KIMI_SPECIALS, error));
     for (size_t i = 0; i < MF_N_KIMI_SPECIALS; i++)
         MF_TRY(add_special(bpe, added, &s, (uint32_t)(first_id + i), s.names[i], error));
-    return mf_added_tokens_finish(added, NULL, error);
+    mf_added_tokens_finish(added);
+    return MF_OK;
 }
 
 /* Another tokenizer's class may have another pattern. */

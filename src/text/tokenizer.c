@@ -5,6 +5,7 @@
 #include "format/checkpoint_mistakes.h"
 #include "text/bpe_chars.h"
 #include "text/gguf_text.h"
+#include "text/json_flags.h"
 #include "text/tiktoken.h"
 #include "text/unigram_load.h"
 #include "text/utf8.h"
@@ -65,6 +66,7 @@ mf_status mf_text_open_json(const mf_json *json, const mf_allocator *a, mf_token
 {
     if (!yyjson_is_obj(json->root))
         return mf_fail(error, MF_ERR_FORMAT, "%s: expected an object", json->path);
+    MF_TRY(mf_json_flags_check_all(json, error));
     mf_tokenizer *t = mf_text_create(a);
     if (t == NULL)
         return mf_fail_memory(error, sizeof *t, "a tokenizer");

@@ -79,7 +79,11 @@ printf '/undo\n/again\n' >"$scratch/lines"
 run_with "$scratch/lines" run "$model" --quiet
 expect_code 0
 expect_empty "$out"
-expect_glob "$err" "*There is no message to take back.*There is no message to take back.*"
+expect_glob "$err" "*There is no message to take back.*There is no message to answer again.*"
+printf 'hello\n/undo\n/again\n' >"$scratch/lines"
+run_with "$scratch/lines" run "$model" --raw --quiet -n 2
+expect_code 0
+expect_glob "$err" "*Without a chat template nothing is kept of what was said.*Without a chat template nothing is*"
 printf 'hello\n/clear\nhello\n' >"$scratch/lines"
 # shellcheck disable=SC2086
 run_with "$scratch/lines" run "$model" $answer

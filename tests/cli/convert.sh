@@ -157,7 +157,7 @@ if [ -n "${MF_TEST_LONG:-}" ] && "$MOEFLUX" devices | grep -q '^vulkan:'; then
 fi
 run info "$scratch/hot" --json
 expect_true [ "$(($(json "$out" slot_bytes) * $(json "$out" n_slots)))" -lt "$(($(wc -c <"$scratch/hot/experts/layer_00.bin") * 9))" ]
-run convert "$demo" "$scratch/none" --bits 2 --hot-bits 4
+run convert "$demo" "$scratch/none" --bits 2 --hot-bits 4 --hot-share 0% --trace "$scratch/trace"
 expect_error "hot_bits needs a trace*"
 # a share of the experts is as many as it says, though 0.29 of 100 is a little less than 29 as a fraction
 random_model
@@ -183,7 +183,7 @@ expect_true at_most 0.1 "$(json "$out" relative_error)"
 run convert "$demo" "$scratch/none" --bits 2 --calibrate "$scratch/nothing"
 expect_error "*nothing*"
 # options that would do nothing without another
-for words in '--group 32' "--calibrate $demo/heldout.txt" '--calibrate-tokens 9 --bits 4' '--check-tokens 9' '--hot-share 5%'; do
+for words in '--group 32' "--calibrate $demo/heldout.txt" '--calibrate-tokens 9 --bits 4' '--check-tokens 9' '--hot-share 5%' '--hot-bits 8'; do
     # shellcheck disable=SC2086 # an option and its value
     run convert "$demo" "$scratch/none" $words
     expect_usage_error "convert: ${words%% *} needs --*"
@@ -257,9 +257,10 @@ expect_code 0
 run convert "$demo" "$scratch/none" --check "$scratch/nothing"
 expect_error "$scratch/nothing: cannot open: *"
 expect_true [ ! -e "$scratch/none" ]
-for bits in 1 7 9 x; do
-    run convert "$demo" "$scratch/none" --bits $bits
-    expect_true [ "$code" -ne 0 ]
+for words in '--bits 1' '--bits 7' '--bits 9' '--bits x' '--hot-bits 7' '--group 48' '--group 256' '--packed-bits 3'; do
+    # shellcheck disable=SC2086 # an option and its value
+    run convert "$demo" "$scratch/none" --bits 4 $words
+    expect_usage_error "${words%% *}: '${words#* }' is not *[0-9] or [0-9]*"
 done
 run convert "$demo" "$scratch/none" --layer-bits 3-1:4
 expect_usage_error "--layer-bits: '3-1:4' is not a list like*"

@@ -67,6 +67,8 @@ run run "$demo" -p "Once" -n 4 --mirror a --mirror b --mirror c --mirror d --mir
 expect_usage_error "--mirror: 'e' is not one of 4 at most"
 run run "$demo" -p "Once" --stats=all
 expect_usage_error "--stats: 'all' is not layers, json or json:FILE"
+run info "$demo" --cache-policy LRU
+expect_usage_error "--cache-policy: 'LRU' is not next-use, lru, lfu or s3-fifo"
 run run "$demo" -p "Once" --predict maybe
 expect_usage_error "--predict: 'maybe' is not auto, off, next-layer, last-token, frequency or wrong"
 finish

@@ -78,9 +78,9 @@ fi
 run replay "$scratch/none" --slots 4 --ram 1G
 expect_usage_error "replay: --slots and --ram exclude each other"
 run replay "$scratch/none" --predict off,never
-expect_usage_error "--predict: 'never' is not known"
+expect_usage_error "--predict: 'never' is not auto, off, next-layer, last-token, frequency or wrong"
 run replay "$scratch/none" --policy next-use,lru,best
-expect_usage_error "--policy: 'best' is not known"
+expect_usage_error "--policy: 'best' is not next-use, lru, lfu or s3-fifo"
 run replay "$scratch/none" --svg "$scratch"
 expect_error "$scratch: cannot open: Is a directory"
 run replay "$scratch/none" --svg "$scratch/no/plot.svg"

@@ -55,10 +55,16 @@ expect_same "$out" "$scratch/expected"
 run template "$model" --messages "$scratch/messages.json" --set stern=true
 expect_error "chat_template.jinja: line 1[789]: the template refuses: not with you, user"
 expect_empty "$out"
-run template "$model" --messages "$scratch/tools.json" --set 'stern=tru'
-expect_error "variables: not valid JSON at byte *"
+for value in tru '1,"mood":2' '1}' '' '{'; do
+    run template "$model" --messages "$scratch/tools.json" --set "stern=$value"
+    expect_usage_error "--set: 'stern=$value' is not NAME=JSON"
+done
 run template "$model" --messages "$model/chat_template.jinja"
-expect_error "messages: not valid JSON at byte *"
+expect_error "$model/chat_template.jinja: not JSON at byte [0-9]*: *"
+run template "$model" --messages "$scratch/messages.json" --tools "$model/chat_template.jinja"
+expect_error "$model/chat_template.jinja: not JSON at byte [0-9]*: *"
+run template "$model" --messages -
+expect_error "standard input: not JSON at byte [0-9]*: *"
 run template "$model" --messages "$scratch/nowhere.json"
 expect_error "*/nowhere.json: *"
 run template "$model" --messages "$scratch/messages.json" --template other

@@ -222,6 +222,8 @@ run run model --messages one --raw
 expect_usage_error "run: --raw and --messages exclude each other"
 run run model --set x
 expect_usage_error "--set: 'x' is not NAME=JSON"
+run run model --set x=abc
+expect_usage_error "--set: 'x=abc' is not NAME=JSON"
 run run model -p one -f two
 expect_usage_error "run: -p and -f exclude each other"
 run run model --raw --system be

@@ -24,6 +24,13 @@ expect_code 0
 expect_empty "$err"
 expect_same "$out" "$scratch/expected"
 
+# an answer that ends within a character
+"$EXAMPLES/generate" "$demo" "the sea —" 3 >"$scratch/text" 2>"$err" || fail "generate"
+(printf '[1]' && cat "$scratch/text") >"$scratch/expected"
+example "$demo" 3 "the sea —"
+expect_code 0
+expect_same "$out" "$scratch/expected"
+
 # more requests than there are places: whoever is left over comes in when one has gone
 set --
 while [ $# -lt 20 ]; do

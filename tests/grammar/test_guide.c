@@ -292,6 +292,41 @@ static void check_calls(const grammar_data *d)
     CHECK(guide == NULL && error.code == MF_ERR_UNSUPPORTED);
 }
 
+/* Structs of a program that was built against another header, as of all that begin with their size.
+ */
+static void check_sizes_of_calls(const grammar_data *d)
+{
+    typedef struct later_calls {
+        mf_grammar_calls calls;
+        uint64_t later;
+    } later_calls;
+    const mf_grammar_tool tool = {"noon", NULL, 0, 0};
+    later_calls given;
+    mf_error error = {0};
+    mf_grammar_calls_init(&given.calls, sizeof given);
+    given.calls.tools = &tool;
+    given.calls.n_tools = 1;
+    given.calls.is_opened = 1;
+    mf_guide *guide = calls_guide(d, &given.calls, "hermes", &error);
+    CHECK_MSG(guide != NULL, "a later struct: %s", error.message);
+    CHECK_STR(given.calls.opening, "<tool_call>");
+    mf_guide_free(&guide);
+
+    given.later = 1;
+    guide = calls_guide(d, &given.calls, "hermes", &error);
+    CHECK(guide == NULL && error.code == MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "newer version");
+    given.later = 0;
+    given.calls.struct_bytes = offsetof(mf_grammar_calls, opening); /* where its result would lie */
+    guide = calls_guide(d, &given.calls, "hermes", &error);
+    CHECK(guide == NULL && error.code == MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "mf_grammar_calls.struct_bytes is ");
+    given.calls.struct_bytes = 0;
+    guide = calls_guide(d, &given.calls, "hermes", &error);
+    CHECK(guide == NULL && error.code == MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message, "mf_grammar_calls_default");
+}
+
 /* A schema of an object that is larger than a grammar may be, though its text is short. */
 static void write_large(char *text, size_t capacity)
 {
@@ -575,6 +610,7 @@ int main(void)
     check_free_masks(&d);
     check_repeats(&d);
     check_calls(&d);
+    check_sizes_of_calls(&d);
     check_arguments(&d);
     check_large_tools(&d);
     check_values(&d);

@@ -4,6 +4,7 @@
 #include "grammar_data.h"
 
 #include <locale.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #define MAX_TEXTS 12
@@ -603,6 +604,55 @@ static void check_many_schemas(const grammar_data *d)
     free(text);
 }
 
+typedef struct deep_schema {
+    const grammar_data *data;
+    char text[1 << 14];
+    mf_status status;
+} deep_schema;
+
+static void *read_deep(void *user)
+{
+    deep_schema *deep = user;
+    mf_error error = {0};
+    mf_grammar *grammar = grammar_of_schema(deep->data, deep->text, &error);
+    deep->status = grammar != NULL ? MF_OK : error.code;
+    mf_grammar_free(&grammar);
+    return NULL;
+}
+
+/* Schemas come from anyone: what the header says of the stack holds for the deepest ones, those
+ * that are taken and those that are refused. */
+static void check_stack(const grammar_data *d)
+{
+    static const char *const levels[][2] = {{"{\"type\":\"object\",\"properties\":{\"a\":", "}}"},
+                                            {"{\"items\":", "}"},
+                                            {"{\"prefixItems\":[", "]}"},
+                                            {"{\"anyOf\":[", "]}"},
+                                            {"{\"additionalProperties\":", "}"}};
+    static deep_schema deep;
+    pthread_attr_t attributes;
+    deep.data = d;
+    REQUIRE(pthread_attr_init(&attributes) == 0);
+    REQUIRE(pthread_attr_setstacksize(&attributes, 1 << 20) == 0);
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        for (int n = 150; n <= 250; n += 100) { /* up to 160 are taken */
+            pthread_t thread;
+            deep.text[0] = '\0';
+            char *end = deep.text;
+            for (int k = 0; k < n; k++)
+                end = stpcpy(end, levels[i][0]);
+            end = stpcpy(end, "{}");
+            for (int k = 0; k < n; k++)
+                end = stpcpy(end, levels[i][1]);
+            REQUIRE(pthread_create(&thread, &attributes, read_deep, &deep) == 0);
+            REQUIRE(pthread_join(thread, NULL) == 0);
+            CHECK_MSG(deep.status == (n < 160 ? MF_OK : MF_ERR_UNSUPPORTED), "%s %d deep: %d",
+                      levels[i][0], n, (int)deep.status);
+        }
+    }
+    REQUIRE(pthread_attr_destroy(&attributes) == 0);
+}
+
 int main(void)
 {
     grammar_data d;
@@ -616,6 +666,8 @@ int main(void)
     check_long_lists(&d);
     check_many_schemas(&d);
     check_locale(&d);
+    if (!TEST_IS_SANITIZED) /* frames are larger there */
+        check_stack(&d);
     grammar_data_close(&d);
     return test_result();
 }

@@ -177,6 +177,8 @@ class Holding(ModelTest):
             lambda: model.generate(ONCE, gbnf='root ::= "\ud800"'),
             lambda: model.generate(ONCE, json_schema='"\ud800"'),
             lambda: model.tokenizer.encode(b"Once"),
+            lambda: model.tokenizer.encode("Once\ud800"),
+            lambda: model.generate("\udcff"),  # a byte that os.fsdecode could not read
             lambda: model.chat([], thinking="off"),
             lambda: model.generate([1.5]),
             lambda: session.generate(["1"]),

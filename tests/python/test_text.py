@@ -31,6 +31,13 @@ NOON = {
 SAYS: Any = {"logit_bias": {316: 300.0}, **GREEDY}
 #: digits and blanks of JSON that never end are not likely
 BRIEF: Any = {"seed": 3, "frequency_penalty": 2.0}
+#: after some words there are more ways to read them than a guide follows
+AMBIGUOUS = """root ::= a
+a ::= [a-z ] a b | [a-z ] a c | [a-z ] a d | ""
+b ::= "x"
+c ::= "y"
+d ::= "z"
+"""
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"enum": ["king", "queen"]}, "old": {"type": "boolean"}},
@@ -163,6 +170,12 @@ class Text(ModelTest):
                 session.close()
         with self.assertRaises(moeflux.ContextError):
             self.model.generate_batch(prompts[3:], max_tokens=2, **GREEDY)
+        replies = self.model.generate_batch([ONCE, "Two"], gbnf=AMBIGUOUS, max_tokens=60, **GREEDY)
+        for reply in replies:
+            self.assertIsInstance(reply.error, moeflux.UnsupportedError)
+            self.assertEqual(reply.finish_reason, "error")
+        with self.assertRaises(moeflux.UnsupportedError):
+            self.model.generate(ONCE, gbnf=AMBIGUOUS, max_tokens=60, **GREEDY)
 
     def test_stop_texts_end_it_and_are_not_given_out(self) -> None:
         whole = self.model.generate(ONCE, max_tokens=60, **GREEDY).content
@@ -224,6 +237,8 @@ class Text(ModelTest):
             only = np.zeros((n + 31) // 32, dtype=np.uint32)
             only[77 // 32] = 1 << (77 % 32)
             self.assertEqual(sampler.sample(logits, only), 77)
+            with self.assertRaisesRegex(moeflux.ArgumentError, "no bit is set"):
+                sampler.sample(logits, np.zeros_like(only))
             wrong_masks: Any = (np.ones(n, bool), np.ones(n // 32, np.int64), [1] * n, bytearray(4))
             for wrong in wrong_masks:
                 with self.assertRaises(moeflux.ArgumentError):
@@ -333,6 +348,29 @@ class Async(unittest.TestCase):
             with self.assertRaises(moeflux.StateError):
                 await served.generate(ONCE)
             self.assertEqual(model.stats.n_sessions, 0)
+
+        with open_model(n_sessions=4) as model:
+            asyncio.run(run(model))
+
+    def test_one_that_fails_ends_alone(self) -> None:
+        """What fails between two steps, too: a grammar of one that cannot be followed."""
+
+        async def run(model: moeflux.Model) -> None:
+            options: Any = {"max_tokens": 60, **GREEDY}
+            should = model.generate(ONCE, **options).content
+            async with moeflux.AsyncModel(model) as served:
+                whole, refused = await asyncio.gather(
+                    served.generate(ONCE, **options),
+                    served.generate(ONCE, gbnf=AMBIGUOUS, **options),
+                    return_exceptions=True,
+                )
+                assert isinstance(whole, moeflux.Reply), whole
+                self.assertEqual((whole.content, whole.finish_reason), (should, "length"))
+                self.assertIsInstance(refused, moeflux.UnsupportedError)
+                stream = await served.stream([10**6], **options)
+                with self.assertRaises(moeflux.ArgumentError):
+                    await stream.finish()
+                self.assertEqual(stream.reply.finish_reason, "error")
 
         with open_model(n_sessions=4) as model:
             asyncio.run(run(model))

@@ -385,6 +385,36 @@ static void damage(const char *dir, off_t at, off_t cut)
     close(fd);
 }
 
+static void keep_line(void *user, mf_log_level level, const char *line)
+{
+    (void)level;
+    snprintf(user, 600, "%s", line);
+}
+
+/* A line of the log is one line of text, however the directory is called. */
+static void test_log_is_one_line(void)
+{
+    char dir[400], line[600] = "";
+    snprintf(dir, sizeof dir, "%s-a\nb\xff", fresh_dir());
+    mf_error error = {0};
+    entry_kind k = kind_of(1);
+    mf_store_options options;
+    mf_store_options_default(&options);
+    options.log = keep_line;
+    options.log_user = line;
+    mf_store *store = store_open(dir, 0);
+    REQUIRE_OK(entry_add(store, &k, &error), &error);
+    mf_store_close(&store);
+    damage(dir, 8, 0);
+    REQUIRE_OK(mf_store_open(dir, &options, &store, &error), &error);
+    CHECK_STATUS(entry_read(store, &k, &error), MF_ERR_NOT_FOUND);
+    CHECK_CONTAINS(line, "-a?b?/");
+    CHECK_CONTAINS(line, "set aside");
+    CHECK(strchr(line, '\n') == NULL);
+    mf_store_close(&store);
+    remove_dir(dir);
+}
+
 /* Damage done before opening (found in the head) and behind the store's back (found in reading). */
 static void test_damage(void)
 {
@@ -753,6 +783,7 @@ int main(void)
     test_oldest_goes();
     test_hits_survive();
     test_damage();
+    test_log_is_one_line();
     test_full_disk();
     test_failing_writer();
     test_read_only();

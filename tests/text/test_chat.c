@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Chat templates: the same text as the Jinja templates themselves give; others are refused. */
+#include "failing_alloc.h"
 #include "text_data.h"
 
 #include "text/tokenizer.h"
@@ -456,6 +457,31 @@ static void check_params(void)
     text_file_free(&file);
 }
 
+/* A template never goes without the names of tokens for want of memory, in silence. */
+static void check_failing_names(void)
+{
+    failing f = {0};
+    const mf_allocator plain = mf_allocator_default(), a = failing_allocator(&f);
+    mf_json first = {0}, second = {0};
+    bool has_failed = true;
+    REQUIRE(mf_json_parse(&plain, "a", "{\"bos_token\": \"<s>\"}", 20, &first, NULL) == MF_OK);
+    REQUIRE(mf_json_parse(&plain, "b", "{\"eos_token\": \"<e>\"}", 20, &second, NULL) == MF_OK);
+    for (unsigned long long n_call = 1; has_failed; n_call++) {
+        mf_chat_set set = {0};
+        failing_arm(&f, n_call, true);
+        mf_status status = mf_chat_take_tokens(&set, &a, first.root, NULL);
+        if (status == MF_OK)
+            status = mf_chat_take_tokens(&set, &a, second.root, NULL);
+        has_failed = failing_disarm(&f);
+        CHECK_STATUS(status, has_failed ? MF_ERR_NO_MEMORY : MF_OK);
+        CHECK(has_failed || yyjson_obj_size(set.variables.root) == 2);
+        mf_chat_free(&set);
+    }
+    mf_json_free(&first);
+    mf_json_free(&second);
+    failing_check_end(&f, "names of tokens");
+}
+
 int main(int argc, char **argv)
 {
     text_data_set_dir(argc, argv);
@@ -466,5 +492,6 @@ int main(int argc, char **argv)
     check_directories();
     check_short_buffer();
     check_params();
+    check_failing_names();
     return test_result();
 }

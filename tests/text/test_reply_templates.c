@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What jinja2 makes of an assistant's messages, read back by the syntax that is found for the
  * template: the same thoughts, content and calls. */
-#include "test.h"
+#include "failing_alloc.h"
 #include "text/reply/reply_syntax.h"
 #include "text_data.h"
 
@@ -138,25 +138,53 @@ static void show(const char *name, const char *syntax, const char *text, const s
                got->calls[i].is_whole ? "" : " (broken)");
 }
 
-static mf_reply_syntax *detect(const char *name)
+static void read_template(const char *name, const mf_allocator *a, mf_chat_set *set)
 {
-    const mf_allocator a = mf_allocator_default();
     static const char tokens[] = "{\"bos_token\": \"<bos>\", \"eos_token\": \"<eos>\"}";
-    mf_chat_set set = {0};
     mf_json json = {0};
     char path[256];
-    mf_reply_syntax *syntax = NULL;
-    REQUIRE(mf_json_parse(&a, "tokens", tokens, strlen(tokens), &json, NULL) == MF_OK);
-    REQUIRE(mf_chat_take_tokens(&set, &a, json.root, NULL) == MF_OK);
+    REQUIRE(mf_json_parse(a, "tokens", tokens, strlen(tokens), &json, NULL) == MF_OK);
+    REQUIRE(mf_chat_take_tokens(set, a, json.root, NULL) == MF_OK);
     mf_json_free(&json);
     snprintf(path, sizeof path, "jinja/%s", name);
     text_file file = text_file_read(path);
-    REQUIRE(mf_chat_add(&set, &a, "default", name, (const char *)file.data, file.n_bytes, NULL) ==
+    REQUIRE(mf_chat_add(set, a, "default", name, (const char *)file.data, file.n_bytes, NULL) ==
             MF_OK);
     text_file_free(&file);
+}
+
+static mf_reply_syntax *detect(const char *name)
+{
+    const mf_allocator a = mf_allocator_default();
+    mf_chat_set set = {0};
+    mf_reply_syntax *syntax = NULL;
+    read_template(name, &a, &set);
     REQUIRE(mf_reply_detect(&set, &a, NULL, &syntax) == MF_OK);
     mf_chat_free(&set);
     return syntax;
+}
+
+/* Memory that is not there is said: what could not be read for want of it is not another syntax. */
+static void check_failing_memory(const char *name, const char *expected)
+{
+    failing f = {0};
+    const mf_allocator a = failing_allocator(&f);
+    mf_chat_set set = {0};
+    mf_reply_syntax *syntax = NULL;
+    bool has_failed = true;
+    read_template(name, &a, &set);
+    for (unsigned long long n_call = 1; has_failed; n_call++) {
+        failing_arm(&f, n_call, true);
+        mf_status status = mf_reply_detect(&set, &a, NULL, &syntax);
+        has_failed = failing_disarm(&f);
+        CHECK_MSG(status == MF_OK ? strcmp(syntax->form.name, expected) == 0
+                                  : has_failed && status == MF_ERR_NO_MEMORY,
+                  "%s, allocation %llu fails: status %d, %s", name, n_call, (int)status,
+                  status == MF_OK ? syntax->form.name : "no syntax");
+        mf_reply_syntax_free(&syntax);
+    }
+    mf_chat_free(&set);
+    failing_check_end(&f, name);
 }
 
 /* Behind what a turn begins with. */
@@ -214,6 +242,8 @@ int main(int argc, char **argv)
         n_right += check_template(template, tools, &n_all);
     }
     printf("%zu templates, %zu of %zu messages\n", n, n_right, n_all);
+    for (i = 0; i < sizeof known / sizeof *known; i += 5) /* each takes hundreds of runs */
+        check_failing_memory(known[i].file, known[i].syntax);
     free(tools);
     mf_json_free(&json);
     return test_result();

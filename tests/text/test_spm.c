@@ -217,6 +217,8 @@ static void check_configs(void)
     check_refused(&p, "{\"added_tokens_decoder\":{\"x\":{\"content\":\"y\"}}}", NULL, bad,
                   "c.json: added_tokens_decoder: \"x\", expected an id");
     check_refused(&p, "{\"added_tokens_decoder\":{\"9\":{}}}", NULL, bad, "\"9\", expected an id");
+    check_refused(&p, "{\"added_tokens_decoder\":{\"9\":{\"content\":\"y\",\"lstrip\":\"\"}}}",
+                  NULL, bad, "added_tokens_decoder.9.lstrip: expected true or false");
     check_refused(&p, "{\"added_tokens_decoder\":{\"9\":{\"content\":\"\"}}}", NULL, bad,
                   "expected a name of 1 to 1024 bytes");
     check_refused(&p, NULL, "{\"y\":9999999}", bad, "a.json: added tokens: \"y\": expected an id");

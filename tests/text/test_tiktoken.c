@@ -124,6 +124,8 @@ static void check_configs(void)
     check_refused(&m, "{\"added_tokens_decoder\":{\"256\":{}}}", bad,
                   "added_tokens_decoder.256.content");
     check_refused(&m, "{\"added_tokens_decoder\":{\"256\":{\"content\":\"\"}}}", bad, "content");
+    check_refused(&m, "{\"added_tokens_decoder\":{\"256\":{\"content\":\"x\",\"special\":1}}}", bad,
+                  "added_tokens_decoder.256.special: expected true or false");
     check_refused(&m,
                   "{\"added_tokens_decoder\":{\"256\":{\"content\":\"x\"},"
                   "\"0256\":{\"content\":\"y\"}}}",

@@ -38,6 +38,33 @@ static void check_refused(const char *text, mf_status expected, const char *part
     mf_tokenizer_free(&t);
 }
 
+/* What is neither true nor false is none of both. */
+static void check_flags(void)
+{
+    static const char *const bad[][2] = {
+        {"{" BYTES
+         ",\"added_tokens\":[{\"content\":\"x\"},{\"content\":\"y\",\"special\":\"true\"}]," MODEL
+         "}",
+         "added_tokens[1].special: expected true or false"},
+        {"{" BYTES ",\"added_tokens\":[{\"content\":\"x\",\"lstrip\":null}]," MODEL "}",
+         "added_tokens[0].lstrip: expected true or false"},
+        {"{\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\","
+         "\"use_regex\":null}," MODEL "}",
+         "pre_tokenizer.use_regex: expected true or false"},
+        {"{\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":\"Sequence\","
+         "\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":1},"
+         "{\"type\":\"ByteLevel\"}]}," MODEL "}",
+         "pre_tokenizer.individual_digits: expected true or false"},
+        {"{" BYTES ",\"normalizer\":{\"type\":\"Strip\",\"strip_left\":\"yes\"}," MODEL "}",
+         "normalizer.strip_left: expected true or false"},
+        {"{" BYTES ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":{}}," MODEL "}",
+         "normalizer.normalizers: expected an array"},
+        {"{" BYTES ",\"model\":{\"ignore_merges\":\"true\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+         "model.ignore_merges: expected true or false"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        check_refused(bad[i][0], MF_ERR_FORMAT, bad[i][1]);
+}
+
 static void check_files(void)
 {
     const mf_status no = MF_ERR_UNSUPPORTED, bad = MF_ERR_FORMAT;
@@ -57,6 +84,7 @@ static void check_files(void)
     check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":-1},\"merges\":[]}}", bad, "usable id");
     check_refused("{" BYTES ",\"model\":{\"vocab\":{\"a\":9000000},\"merges\":[]}}", bad, "id");
     check_refused("{" BYTES ",\"added_tokens\":[{}]," MODEL "}", bad, "added_tokens[0]");
+    check_flags();
     static const char *const patterns[] = {
         SPLIT("[a&&[b]]"),       SPLIT("[^a&&[^b]]"),   SPLIT("[a&&[^^b]]"), SPLIT("[a&&[^b]c]"),
         SPLIT("[&&[^a]]"),       SPLIT("[a&&[^b&&c]]"), SPLIT("\\\\w+"),     SPLIT("a\\\\b"),
@@ -210,6 +238,27 @@ static void check_normalized_key(void)
     CHECK(n == 3 && memcmp(ids, middle, sizeof middle) == 0);
     REQUIRE_OK(mf_tokenizer_encode(t, "ca", 2, 0, ids, 8, &n, &error), &error);
     CHECK(n == 2 && memcmp(ids, start, sizeof start) == 0);
+    mf_tokenizer_free(&t);
+}
+
+/* Ids have a gap, so that an added token, which is numbered by how many there are, has the id of a
+ * token of the model: the tokenizers package finds both. */
+static void check_shared_id(void)
+{
+    static const char text[] =
+        "{\"decoder\":{\"type\":\"Fuse\"},\"added_tokens\":[{\"content\":\"<x>\"}],\"model\":{"
+        "\"type\":"
+        "\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"b\":3},\"merges\":[]}}";
+    static const int32_t expected[] = {1, 3, 3};
+    mf_tokenizer *t = NULL;
+    mf_error error = {0};
+    int32_t ids[8] = {0};
+    size_t n = 0;
+    REQUIRE_OK(open_text(text, &t, &error), &error);
+    REQUIRE_OK(mf_tokenizer_encode(t, "ab<x>", 5, 1, ids, 8, &n, &error), &error);
+    CHECK(n == 3 && memcmp(ids, expected, sizeof expected) == 0);
+    const char *piece = mf_tokenizer_piece(t, 3, &n);
+    CHECK(n == 3 && memcmp(piece, "<x>", 3) == 0);
     mf_tokenizer_free(&t);
 }
 
@@ -371,6 +420,7 @@ int main(int argc, char **argv)
     check_long_word();
     check_literal();
     check_normalized_key();
+    check_shared_id();
     check_taken_blanks();
     check_end_tokens();
     check_refused_ends();

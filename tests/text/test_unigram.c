@@ -164,6 +164,7 @@ static void check_empty_added(void)
     mf_tokenizer *t = NULL;
     mf_error error = {0};
     CHECK_STATUS(open_json(text, strlen(text), &a, &t, &error), MF_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(error.message, "t.json: added_tokens: ");
     CHECK_CONTAINS(error.message, "the normalizer leaves nothing of it");
 }
 

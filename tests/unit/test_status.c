@@ -72,6 +72,35 @@ static void test_hostile_strings(void)
     CHECK_U64(strlen(error.message), sizeof error.message - 1);
 }
 
+/* A message is UTF-8, whatever a path or a file's strings are, and wherever it had to be cut. */
+static void test_messages_are_utf8(void)
+{
+    static const struct {
+        const char *given, *shown;
+    } cases[] = {
+        {"h\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80", "h\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xf4\x8f\xbf\xbf \xed\x9f\xbf", "\xf4\x8f\xbf\xbf \xed\x9f\xbf"},
+        {"h\xe4\xdf", "h??"},
+        {"\xff\xfe \xc0\xaf \xc1\xbf \x80", "?? ?? ?? ?"},
+        {"\xe0\x9f\xbf \xf0\x8f\xbf\xbf", "??? ????"},
+        {"\xed\xa0\x80 \xf4\x90\x80\x80", "??? ????"},
+        {"\xe2\x82\xc3\xa4 \xf0\x9f\x98", "??\xc3\xa4 ???"},
+    };
+    mf_error error;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_STATUS(mf_fail(&error, MF_ERR_FORMAT, "%s", cases[i].given), MF_ERR_FORMAT);
+        CHECK_STR(error.message, cases[i].shown);
+    }
+    CHECK_STATUS(mf_fail(&error, MF_ERR_FORMAT, "%.3s is cut", "a\xf0\x9f\x98\x80"), MF_ERR_FORMAT);
+    CHECK_STR(error.message, "a?? is cut");
+    static char endless[5001];
+    for (size_t i = 0; i + 1 < sizeof endless; i++)
+        endless[i] = i % 2 == 0 ? '\xc3' : '\xa4';
+    CHECK_STATUS(mf_fail_os(&error, MF_ERR_IO, EIO, "%s", endless), MF_ERR_IO);
+    CHECK_U64(strlen(error.message), sizeof error.message - 1);
+    CHECK_STR(error.message + sizeof error.message - 4, "\xc3\xa4?");
+}
+
 int main(void)
 {
     test_names();
@@ -81,5 +110,6 @@ int main(void)
     test_fail_at();
     test_fail_memory();
     test_hostile_strings();
+    test_messages_are_utf8();
     return test_result();
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #define MAX_RANGE 100000 /* of Jinja's sandbox */
+#define MAX_FORMAT_BYTES 256
 
 const mf_jbuiltin *mf_j_find_builtin(const mf_jbuiltin *table, const mf_jstr *name)
 {
@@ -174,21 +175,46 @@ static mf_jval raise_exception(mf_jrun *j, const mf_jcall *call)
     return mf_j_fail(j, MF_ERR_ARGUMENT, "%.*s", s->n_bytes < 500 ? (int)s->n_bytes : 500, s->text);
 }
 
+/* What Python itself makes of a format before the system's strftime sees it: of a time without a
+ * zone %z and %Z are nothing. Ours has no parts of seconds. In out, which has room for three times
+ * as much, with a point behind it. */
+static void prepare_format(const mf_jstr *s, char *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_bytes; i++) {
+        const char next = s->text[i] == '%' && i + 1 < s->n_bytes ? s->text[i + 1] : '\0';
+        if (next == '\0') {
+            out[n++] = s->text[i];
+            continue;
+        }
+        i++;
+        if (next == 'f') {
+            memset(out + n, '0', 6);
+            n += 6;
+        } else if (next != 'z' && next != 'Z') {
+            out[n++] = '%';
+            out[n++] = next;
+        }
+    }
+    memcpy(out + n, ".", 2);
+}
+
 static mf_jval strftime_now(mf_jrun *j, const mf_jcall *call)
 {
-    char format[256], out[1024];
+    char format[3 * MAX_FORMAT_BYTES + 2], out[16 * MAX_FORMAT_BYTES];
     struct tm parts;
     const mf_jstr *s = mf_j_want_string(j, call->arg[0], "strftime_now()");
     time_t now = j->now_seconds != 0 ? (time_t)j->now_seconds : time(NULL);
     if (!mf_j_ok(j) || s->n_bytes == 0)
         return mf_j_text(j, "");
-    if (s->n_bytes >= sizeof format || memchr(s->text, '\0', s->n_bytes) != NULL ||
+    if (s->n_bytes >= MAX_FORMAT_BYTES || memchr(s->text, '\0', s->n_bytes) != NULL ||
         localtime_r(&now, &parts) == NULL)
         return mf_j_fail(j, MF_ERR_ARGUMENT, "strftime_now(): a format too long");
-    memcpy(format, s->text, s->n_bytes);
-    format[s->n_bytes] = '\0';
-    size_t n = strftime(out, sizeof out, format, &parts);
-    return mf_j_copy(j, out, n);
+    prepare_format(s, format);
+    const size_t n = strftime(out, sizeof out, format, &parts);
+    if (n == 0) /* which the point alone cannot be */
+        return mf_j_fail(j, MF_ERR_ARGUMENT, "strftime_now(): a format too long");
+    return mf_j_copy(j, out, n - 1);
 }
 
 static mf_jval make_cycler(mf_jrun *j, const mf_jcall *call)

@@ -156,7 +156,7 @@ static mf_jval filter_slice(mf_jrun *j, const mf_jcall *call)
         size_t n_here = n_each + ((uint64_t)s < n_longer);
         for (size_t i = 0; i < n_here && mf_j_ok(j); i++)
             mf_j_push(j, part, items->items[at++]);
-        if (mf_j_given(call->arg[1]) && (uint64_t)s >= n_longer && n_longer != 0)
+        if (mf_j_given(call->arg[1]) && (uint64_t)s >= n_longer) /* even where all are as long */
             mf_j_push(j, part, call->arg[1]);
         mf_j_push(j, list, part);
     }

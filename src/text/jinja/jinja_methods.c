@@ -67,17 +67,22 @@ static mf_jval method_replace(mf_jrun *j, const mf_jcall *call)
     return mf_j_replace(j, self_string(call), old, with, n_most);
 }
 
-/* The part of a string that start and end leave, as methods have them; *offset in characters. */
+/* The part of a string that start and end leave, as methods have them; *offset in characters,
+ * beyond the string where the end is before the start: not even nothing is there. */
 static mf_jval window(mf_jrun *j, const mf_jcall *call, int64_t *offset)
 {
     mf_jval start = call->arg[1], end = call->arg[2];
-    int64_t n = mf_j_length(j, call->self), from = 0;
+    int64_t n = mf_j_length(j, call->self), from = 0, to = n;
     const mf_jval bounds[3] = {mf_j_given(start) ? start : mf_j_none(),
                                mf_j_given(end) ? end : mf_j_none(), mf_j_none()};
-    if (mf_j_given(start) && !mf_j_want_int(j, start, "a position", &from))
+    if ((mf_j_given(start) && !mf_j_want_int(j, start, "a position", &from)) ||
+        (mf_j_given(end) && !mf_j_want_int(j, end, "a position", &to)))
         return mf_j_undefined(NULL);
     from += from < 0 ? n : 0;
+    to += to < 0 ? n : 0;
     *offset = from < 0 ? 0 : from;
+    if (*offset > (to < 0 ? 0 : to))
+        *offset = n + 1;
     return mf_j_get_slice(j, call->self, bounds);
 }
 
@@ -92,15 +97,14 @@ static bool has_affix(const mf_jstr *s, const mf_jstr *affix, bool is_end)
 static mf_jval method_affix(mf_jrun *j, const mf_jcall *call)
 {
     int64_t offset = 0;
-    mf_jval part = window(j, call, &offset);
+    mf_jval part = window(j, call, &offset), given = call->arg[0];
+    if (given.kind != MF_J_STRING && !mf_j_is_tuple(given))
+        return mf_j_fail_type(j, "startswith or endswith", given);
     if (!mf_j_ok(j) || offset > mf_j_length(j, call->self))
         return mf_j_bool(false);
-    mf_jval given = call->arg[0];
     mf_j_spend(j, MF_J_COMPARED(part.as.string->n_bytes));
     if (given.kind == MF_J_STRING)
         return mf_j_bool(has_affix(part.as.string, given.as.string, call->variant != 0));
-    if (!mf_j_is_tuple(given))
-        return mf_j_fail_type(j, "startswith or endswith", given);
     for (size_t i = 0; i < given.as.list->n_items && mf_j_ok(j); i++) {
         const mf_jstr *one = mf_j_want_string(j, given.as.list->items[i], "startswith");
         mf_j_spend(j, 1 + MF_J_COMPARED(one->n_bytes));

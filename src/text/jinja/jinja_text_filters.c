@@ -363,6 +363,8 @@ static double rounded(double real, int64_t precision)
     double result;
     if (real - real != 0 || precision > 300)
         return real;
+    if (precision < -308)
+        return copysign(0.0, real);
     if (precision < 0) {
         double power = pow(10, (double)-precision);
         return nearbyint(real / power) * power;
@@ -373,6 +375,23 @@ static double rounded(double real, int64_t precision)
             text[i] = '.';
     const mf_jstr s = {.text = text, .n_bytes = n > 0 && n < (int)sizeof text ? (size_t)n : 0};
     return mf_j_parse_float(&s, &result) ? result : real;
+}
+
+/* round(integer, precision): an integer again. */
+static mf_jval rounded_integer(mf_jrun *j, int64_t integer, int64_t precision)
+{
+    int64_t power = 1;
+    if (precision >= 0)
+        return mf_j_int(integer);
+    if (precision < -18)
+        return mf_j_fail(j, MF_ERR_UNSUPPORTED, "round: a precision below -18");
+    for (; precision < 0; precision++)
+        power *= 10;
+    const int64_t rest = integer % power, twice = rest < 0 ? -2 * rest : 2 * rest;
+    int64_t n = integer / power;
+    if (twice > power || (twice == power && n % 2 != 0))
+        n += integer < 0 ? -1 : 1;
+    return mf_j_binary(j, '*', mf_j_int(n), mf_j_int(power));
 }
 
 static mf_jval filter_round(mf_jrun *j, const mf_jcall *call)
@@ -387,14 +406,14 @@ static mf_jval filter_round(mf_jrun *j, const mf_jcall *call)
     bool is_common = method.kind == MF_J_MISSING ||
                      (method.kind == MF_J_STRING && mf_j_is_text(method.as.string, "common"));
     if (is_common)
-        return precision >= 0 && mf_j_as_int(call->self, &integer)
-                   ? mf_j_int(integer)
-                   : mf_j_float(rounded(real, precision));
+        return mf_j_as_int(call->self, &integer) ? rounded_integer(j, integer, precision)
+                                                 : mf_j_float(rounded(real, precision));
     double power = pow(10, (double)precision);
+    /* Python's ceil and floor are integers, which have no negative 0. */
     if (method.kind == MF_J_STRING && mf_j_is_text(method.as.string, "ceil"))
-        return mf_j_float(ceil(real * power) / power);
+        return mf_j_float((ceil(real * power) + 0.0) / power);
     if (method.kind == MF_J_STRING && mf_j_is_text(method.as.string, "floor"))
-        return mf_j_float(floor(real * power) / power);
+        return mf_j_float((floor(real * power) + 0.0) / power);
     return mf_j_fail(j, MF_ERR_ARGUMENT, "round: method must be common, ceil or floor");
 }
 

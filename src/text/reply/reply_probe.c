@@ -64,22 +64,24 @@ typedef struct probe_seen {
     mf_buffer arguments;
 } probe_seen;
 
-static bool same_json(const mf_allocator *a, const mf_buffer *text, const char *expected)
+static mf_status same_json(const mf_allocator *a, const mf_buffer *text, const char *expected,
+                           bool *is_same)
 {
     mf_json got = {0}, want = {0};
-    bool is_same =
-        mf_json_parse(a, "arguments", (const char *)text->data, text->n_bytes, &got, NULL) ==
-            MF_OK &&
-        mf_json_parse(a, "arguments", expected, strlen(expected), &want, NULL) == MF_OK &&
-        yyjson_equals(got.root, want.root);
+    mf_status status =
+        mf_json_parse(a, "arguments", (const char *)text->data, text->n_bytes, &got, NULL);
+    if (status == MF_OK)
+        status = mf_json_parse(a, "arguments", expected, strlen(expected), &want, NULL);
+    *is_same = status == MF_OK && yyjson_equals(got.root, want.root);
     mf_json_free(&got);
     mf_json_free(&want);
-    return is_same;
+    return status == MF_ERR_NO_MEMORY ? status : MF_OK;
 }
 
-static void see(probe_seen *seen, const mf_allocator *a, const mf_reply_event *event)
+static mf_status see(probe_seen *seen, const mf_allocator *a, const mf_reply_event *event)
 {
     const bool is_first = seen->n_begun <= 1;
+    bool is_same = true;
     switch (event->kind) {
     case MF_REPLY_CALL:
         seen->is_wrong |=
@@ -88,12 +90,11 @@ static void see(probe_seen *seen, const mf_allocator *a, const mf_reply_event *e
         seen->arguments.n_bytes = 0;
         break;
     case MF_REPLY_CALL_ARGUMENTS:
-        seen->is_wrong |= mf_buffer_append(&seen->arguments, event->text, event->n_bytes,
-                                           "a tool call", NULL) != MF_OK;
-        break;
+        return mf_buffer_append(&seen->arguments, event->text, event->n_bytes, "a tool call", NULL);
     case MF_REPLY_CALL_END:
         seen->n_ended++;
-        seen->is_wrong |= !same_json(a, &seen->arguments, is_first ? MF_PROBE_ARGUMENTS : "{}");
+        MF_TRY(same_json(a, &seen->arguments, is_first ? MF_PROBE_ARGUMENTS : "{}", &is_same));
+        seen->is_wrong |= !is_same;
         break;
     case MF_REPLY_CALL_BROKEN:
         seen->is_wrong = true;
@@ -102,6 +103,7 @@ static void see(probe_seen *seen, const mf_allocator *a, const mf_reply_event *e
         seen->has_rest |= seen->n_begun == 0 && strspn(event->text, " \n\r\t") != event->n_bytes;
         break;
     }
+    return MF_OK;
 }
 
 mf_status mf_probe_read(const mf_allocator *a, const mf_reply_row *row, const char *text,
@@ -123,7 +125,7 @@ mf_status mf_probe_read(const mf_allocator *a, const mf_reply_row *row, const ch
     if (status == MF_OK)
         status = mf_reply_finish(reply, 0, NULL);
     while (status == MF_OK && mf_reply_next(reply, &event))
-        see(&seen, a, &event);
+        status = see(&seen, a, &event); /* no memory: no other row may be taken for this one */
     *result = seen.is_wrong || seen.n_ended != n_calls ? MF_PROBE_UNREAD
               : seen.has_rest                          ? MF_PROBE_WITH_REST
                                                        : MF_PROBE_READ;
