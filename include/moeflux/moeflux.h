@@ -149,7 +149,8 @@ typedef struct mf_engine_options {
     /* Which kernels the CPU computes with: NULL or "auto", the best that it has; "scalar", plain C;
      * "avx2" (with FMA and F16C), "avx-vnni" (and AVX-VNNI), "avx512-bw" (F, BW, DQ, VL),
      * "avx512-vnni" (and VNNI), "avx512" (and VBMI), "avx512-amx" (and tiles of bytes, which the
-     * kernel has to permit) or "avx512-amx-bf16" (and of bfloat16, for BF16 weights) of x86-64;
+     * kernel has to permit) or "avx512-amx-bf16" (and of bfloat16, for BF16 and FP8 weights) of
+     * x86-64;
      * "neon", "neon-dotprod" (and SDOT) or "neon-i8mm" (and SMMLA) of 64-bit ARM. One that this CPU
      * lacks is MF_ERR_ARGUMENT; the message lists those that it has. Read by the call alone. */
     const char *cpu_tier;

@@ -87,8 +87,8 @@ typedef struct mf_backend_ops {
     bool runs_later;
     /* What it runs on: a CPU's kernel tier, a GPU's name. */
     const char *(*device_name)(const mf_backend *be);
-    /* Whose roundings its results have: 1 to 3 are the CPU's tiers, 2^31 and more GPUs', and every
-     * other backend whose results have other bits takes other numbers, which stay
+    /* Whose roundings its results have: those of the CPU's tiers are theirs, 2^31 and more GPUs',
+     * and every other backend whose results have other bits takes other numbers, which stay
      * (docs/FORMATS.md). 0: none, so that no state of its is stored. */
     uint32_t (*rounding)(const mf_backend *be);
     /* Whether it has other kernels for operations that are long. NULL: it has none. */

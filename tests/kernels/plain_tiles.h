@@ -17,11 +17,15 @@ size_t mf_plain_fixed_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
 void mf_plain_fixed_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const void *tokens,
                            uint32_t n_tokens, float *y, size_t y_stride, void *scratch);
 
-/* The same of bf16_amx.c. */
+/* The same of bf16_amx.c, of fp8_amx.c. */
 size_t mf_plain_bf16_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
 void mf_plain_bf16_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
                           size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
                           void *scratch);
+size_t mf_plain_fp8_scratch_bytes(const mf_matrix *w, uint32_t n_tokens);
+void mf_plain_fp8_matmul(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,
+                         size_t x_stride, uint32_t n_tokens, float *y, size_t y_stride,
+                         void *scratch);
 
 /* The same of folded_amx.c, of scaled_amx.c. */
 void mf_plain_folded_prepare(const mf_matrix *w, const float *x, void *out);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BF16 weights by tiles of bfloat16. Where AVX-512 is, over the tiles of plain_tiles.h: within the
- * stated bound of float64, and the same bits for any number of tokens and any cut of the rows.
- * Where AMX has bfloat16, the processor's tiles give the same bits as those in plain C, of whatever
- * numbers too: tiny, huge and none (test_matmul_kernels holds this tier against float64 as all
- * others).
+ * BF16 weights, and FP8 ones in blocks, by tiles of bfloat16. Where AVX-512 is, over the tiles of
+ * plain_tiles.h: within the stated bound of float64, and the same bits for any number of tokens and
+ * any cut of the rows. Where AMX has bfloat16, the processor's tiles give the same bits as those in
+ * plain C, of whatever numbers too: tiny, huge and none (test_matmul_kernels holds this tier
+ * against float64 as all others).
  *
  * Neither: skipped.
  */
@@ -29,9 +29,10 @@ typedef struct fixture {
     size_t n_bytes; /* of want */
 } fixture;
 
-static fixture open_fixture(uint64_t *state, uint32_t n_rows, uint32_t n_cols)
+static fixture open_fixture(uint64_t *state, const mf_weight_shape *shape, uint32_t n_rows,
+                            uint32_t n_cols)
 {
-    fixture f = {.c = make_case(state, float_shape(MF_BF16), n_rows, n_cols)};
+    fixture f = {.c = make_case(state, *shape, n_rows, n_cols)};
     const size_t n = mf_matmul_scratch_bytes_plain_amx_bf16(&f.c.w, MOST_TOKENS);
     f.x = random_floats(state, &f.xs, (size_t)MOST_TOKENS * n_cols);
     f.n_bytes = (size_t)MOST_TOKENS * n_rows * sizeof *f.want;
@@ -65,7 +66,7 @@ static void multiply_alone(fixture *f, multiply *by)
 /* f->want by any number of the last tokens, the rows cut anywhere. */
 static void check_bits(fixture *f, uint64_t *state, const char *name, multiply *by)
 {
-    static const uint32_t counts[] = {1, 2, 4, 5, 8, 9, 16, 17, 33, MOST_TOKENS};
+    static const uint32_t counts[] = {1, 2, 3, 4, 5, 6, 8, 9, 16, 17, 33, MOST_TOKENS};
     const uint32_t n_rows = f->c.w.shape.n_rows, n_cols = f->c.w.shape.n_cols;
     make_one_nan(f->want, f->n_bytes / sizeof *f->want);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -134,22 +135,28 @@ static void check_bound(const fixture *f)
     }
 }
 
-/* A weight that is none, and an infinite one: their rows alone are not finite. */
+/* A weight that is none, and an infinite one or another: their rows alone are not finite. */
 static void check_weights(fixture *f)
 {
     const uint32_t n_rows = f->c.w.shape.n_rows, n_cols = f->c.w.shape.n_cols;
     unsigned char *weights = f->c.arrays[0].p;
-    memcpy(weights + 2 * (size_t)(n_cols - 1), "\x81\x7f", 2);
-    memcpy(weights + 2 * (size_t)n_cols * (n_rows - 1), "\x80\xff", 2);
+    if (f->c.w.shape.kind == MF_WEIGHT_FP8_BLOCK) {
+        weights[n_cols - 1] = 0x7f;
+        weights[(size_t)n_cols * (n_rows - 1)] = 0xff;
+    } else {
+        memcpy(weights + 2 * (size_t)(n_cols - 1), "\x81\x7f", 2);
+        memcpy(weights + 2 * (size_t)n_cols * (n_rows - 1), "\x80\xff", 2);
+    }
     f->x[0] = 1.5f;
     mf_matmul_plain_amx_bf16(&f->c.w, 0, n_rows, f->x, n_cols, 1, f->want, n_rows, f->scratch);
     for (uint32_t r = 0; r < n_rows; r++)
         CHECK((isfinite(f->want[r]) != 0) == (r != 0 && r != n_rows - 1));
 }
 
-static void check_shape(const mf_kernels *amx, uint64_t *state, uint32_t n_rows, uint32_t n_cols)
+static void check_shape(const mf_kernels *amx, uint64_t *state, const mf_weight_shape *shape,
+                        uint32_t n_rows, uint32_t n_cols)
 {
-    fixture f = open_fixture(state, n_rows, n_cols);
+    fixture f = open_fixture(state, shape, n_rows, n_cols);
     multiply_alone(&f, mf_matmul_plain_amx_bf16);
     check_bound(&f);
     check_bits(&f, state, "plain C", mf_matmul_plain_amx_bf16);
@@ -162,7 +169,7 @@ static void check_shape(const mf_kernels *amx, uint64_t *state, uint32_t n_rows,
     if (amx != NULL)
         check_bits(&f, state, "AMX, extremes", amx->matmul);
     close_fixture(&f);
-    f = open_fixture(state, n_rows, n_cols);
+    f = open_fixture(state, shape, n_rows, n_cols);
     check_weights(&f);
     close_fixture(&f);
 }
@@ -177,9 +184,12 @@ int main(void)
     }
     if (amx == NULL)
         printf("this CPU has no tiles of bfloat16: those in plain C alone\n");
-    static const uint32_t shapes[][2] = {{16, 32},  {1, 1},   {37, 65}, {64, 320},  {5, 31},
-                                         {33, 127}, {50, 96}, {2, 33},  {19, 1030}, {35, 2048}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        check_shape(amx, &state, shapes[i][0], shapes[i][1]);
+    static const uint32_t shapes[][2] = {{16, 32},  {1, 1},    {37, 65},  {64, 320},  {5, 31},
+                                         {33, 127}, {50, 96},  {2, 33},   {19, 1030}, {35, 2048},
+                                         {5, 128},  {70, 161}, {17, 225}, {3, 1}};
+    const mf_weight_shape forms[] = {float_shape(MF_BF16), fp8_shape(128), fp8_shape(24)};
+    for (size_t form = 0; form < sizeof forms / sizeof *forms; form++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            check_shape(amx, &state, &forms[form], shapes[i][0], shapes[i][1]);
     return test_result();
 }

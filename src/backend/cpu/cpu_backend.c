@@ -439,8 +439,7 @@ static const char *device_name(const mf_backend *base)
 
 static uint32_t rounding(const mf_backend *base)
 {
-    const mf_cpu_tier tier = ((const mf_cpu_backend *)base)->kernels->tier;
-    return (uint32_t)(tier == MF_CPU_AVX512_AMX ? MF_CPU_AVX512 : tier); /* the same bits */
+    return (uint32_t)((const mf_cpu_backend *)base)->kernels->tier;
 }
 
 static const mf_backend_ops cpu_ops = {

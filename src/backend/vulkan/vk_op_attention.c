@@ -277,9 +277,8 @@ static mf_vk_kernel units_kernel(const mf_vk_backend *be, const mf_vk_attention 
 
 static bool has_units_kernel(const mf_vk_backend *be, const mf_vk_attention *a)
 {
-    return be->is_mixed && !a->is_latent && a->cache_type != MF_Q8 && a->key_dim % 64 == 0 &&
-           a->key_dim <= UNITS_DIMS && be->device.info.least_subgroup >= 4 &&
-           be->device.info.shared_bytes >= units_bytes(64);
+    return be->is_mixed && !a->is_latent && a->key_dim % 64 == 0 && a->key_dim <= UNITS_DIMS &&
+           be->device.info.least_subgroup >= 4 && be->device.info.shared_bytes >= units_bytes(64);
 }
 
 /* What an indexer keeps of positions: its keys. */

@@ -15,8 +15,7 @@ enum {
     AHEAD_BYTES = 512 /* how far ahead of a row's stream is prefetched */
 };
 
-/* The upper and lower bytes of bfloat16 for the e4m3 codes 0x00 .. 0x7f. */
-static _Alignas(64) const unsigned char bf16_high[128] = {
+_Alignas(64) const unsigned char mf_fp8_bf16_high[128] = {
     0x00, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c, 0x3c,
     0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d, 0x3d,
     0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e, 0x3e,
@@ -26,7 +25,7 @@ static _Alignas(64) const unsigned char bf16_high[128] = {
     0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42,
     0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x43, 0x7f,
 };
-static _Alignas(64) const unsigned char bf16_low[128] = {
+_Alignas(64) const unsigned char mf_fp8_bf16_low[128] = {
     0x00, 0x00, 0x80, 0xc0, 0x00, 0x20, 0x40, 0x60, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
     0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
     0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0,
@@ -37,28 +36,15 @@ static _Alignas(64) const unsigned char bf16_low[128] = {
     0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xc0,
 };
 
-/* The bytes of a bfloat16 by the code of its magnitude: codes 0 .. 63, 64 .. 127. */
-typedef struct fp8_tables {
-    __m512i high[2], low[2];
-} fp8_tables;
-
-MF_INLINE void fp8_weights(const fp8_tables *tables, __m512i codes, __m512 out[4])
+MF_INLINE void fp8_weights(const mf_fp8_tables *tables, __m512i codes, __m512 out[4])
 {
-    const __m512i sign = _mm512_set1_epi8((char)0x80), upper = _mm512_set1_epi32((int)0xffff0000);
-    __m512i low = _mm512_permutex2var_epi8(tables->low[0], codes, tables->low[1]);
-    __m512i high = _mm512_permutex2var_epi8(tables->high[0], codes, tables->high[1]);
-    high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8); /* high | (codes & sign) */
-    __m512i first = _mm512_unpacklo_epi8(low, high), last = _mm512_unpackhi_epi8(low, high);
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
+    __m512i first, last;
+    mf_fp8_to_bf16(tables, codes, &first, &last);
     out[0] = _mm512_castsi512_ps(_mm512_slli_epi32(first, 16));
     out[1] = _mm512_castsi512_ps(_mm512_and_si512(first, upper));
     out[2] = _mm512_castsi512_ps(_mm512_slli_epi32(last, 16));
     out[3] = _mm512_castsi512_ps(_mm512_and_si512(last, upper));
-}
-
-static fp8_tables load_tables(void)
-{
-    return (fp8_tables){{_mm512_load_si512(bf16_high), _mm512_load_si512(bf16_high + 64)},
-                        {_mm512_load_si512(bf16_low), _mm512_load_si512(bf16_low + 64)}};
 }
 
 /* Rows of scratch for tokens are this long. */
@@ -113,8 +99,8 @@ typedef struct matvec {
 } matvec;
 
 MF_INLINE void add_step(uint32_t n_rows, uint32_t n_tokens, const unsigned char *p, size_t apart,
-                        __mmask64 mask, const fp8_tables *tables, const float *x, size_t x_stride,
-                        __m512 acc[MAX_ROWS][MAX_TOKENS])
+                        __mmask64 mask, const mf_fp8_tables *tables, const float *x,
+                        size_t x_stride, __m512 acc[MAX_ROWS][MAX_TOKENS])
 {
     MF_UNROLL(4)
     for (uint32_t r = 0; r < n_rows; r++) {
@@ -139,7 +125,7 @@ MF_INLINE void multiply(uint32_t n_rows, uint32_t n_tokens, const matvec *m, uin
     const uint32_t n_cols = m->w->shape.n_cols;
     const unsigned char *p = m->w->data + (size_t)row * n_cols;
     const size_t apart = (size_t)step * n_cols;
-    const fp8_tables tables = load_tables();
+    const mf_fp8_tables tables = mf_fp8_tables_load();
     __m512 acc[MAX_ROWS][MAX_TOKENS];
     for (uint32_t r = 0; r < MAX_ROWS; r++)
         for (uint32_t t = 0; t < MAX_TOKENS; t++)

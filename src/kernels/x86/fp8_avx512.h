@@ -24,6 +24,33 @@ MF_INLINE __mmask64 mf_fp8_tail_avx512(uint32_t n, uint32_t i)
     return n - i >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (n - i)) - 1;
 }
 
+/* The upper and lower bytes of bfloat16 for the e4m3 codes 0x00 .. 0x7f. */
+extern _Alignas(64) const unsigned char mf_fp8_bf16_high[128], mf_fp8_bf16_low[128];
+
+/* The same in registers: codes 0 .. 63, 64 .. 127. */
+typedef struct mf_fp8_tables {
+    __m512i high[2], low[2];
+} mf_fp8_tables;
+
+MF_INLINE mf_fp8_tables mf_fp8_tables_load(void)
+{
+    return (mf_fp8_tables){
+        {_mm512_load_si512(mf_fp8_bf16_high), _mm512_load_si512(mf_fp8_bf16_high + 64)},
+        {_mm512_load_si512(mf_fp8_bf16_low), _mm512_load_si512(mf_fp8_bf16_low + 64)}};
+}
+
+/* 64 codes as bfloat16: of each 16 the first 8 and the last 8. */
+MF_INLINE void mf_fp8_to_bf16(const mf_fp8_tables *tables, __m512i codes, __m512i *first,
+                              __m512i *last)
+{
+    const __m512i sign = _mm512_set1_epi8((char)0x80);
+    __m512i low = _mm512_permutex2var_epi8(tables->low[0], codes, tables->low[1]);
+    __m512i high = _mm512_permutex2var_epi8(tables->high[0], codes, tables->high[1]);
+    high = _mm512_ternarylogic_epi32(high, codes, sign, 0xf8); /* high | (codes & sign) */
+    *first = _mm512_unpacklo_epi8(low, high);
+    *last = _mm512_unpackhi_epi8(low, high);
+}
+
 size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens);
 /* mf_kernels.matmul of FP8 blocks. */
 void mf_fp8_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,

@@ -18,6 +18,7 @@
 #include "kernels/x86/decode_avx512.h"
 #include "kernels/x86/fixed_avx512.h"
 #include "kernels/x86/folded_amx.h"
+#include "kernels/x86/fp8_amx.h"
 #include "kernels/x86/fp8_avx512.h"
 #include "kernels/x86/fp8_rows.h"
 #include "kernels/x86/gemm_avx512.h"
@@ -55,7 +56,7 @@ typedef struct tier {
                                              columns; none: as other blocks */
     bool (*is_fixed)(const mf_matrix *w); /* whether it goes to `fixed` */
     bool has_vbmi;                        /* FP8 in blocks needs it */
-    bool has_bf16_tiles;                  /* BF16 weights take them */
+    bool has_bf16_tiles;                  /* BF16 weights take them, and FP8 in blocks */
 } tier;
 
 static bool is_any_fixed(const mf_matrix *w)
@@ -132,6 +133,11 @@ static bool is_for_bf16_tiles(const tier *t, const mf_matrix *w)
     return t->has_bf16_tiles && w->shape.kind == MF_WEIGHT_FLOAT && w->shape.float_type == MF_BF16;
 }
 
+static bool is_for_fp8_tiles(const tier *t, const mf_matrix *w)
+{
+    return t->has_bf16_tiles && w->shape.kind == MF_WEIGHT_FP8_BLOCK;
+}
+
 static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens)
 {
     const mf_matrix values = mf_is_fp8_rows(w) ? mf_fp8_values(w) : *w;
@@ -141,6 +147,8 @@ static size_t scratch_bytes(const tier *t, const mf_matrix *w, uint32_t n_tokens
         return mf_fixed_plain_scratch_bytes(prepared, w, n_tokens);
     if (is_left_to_avx2(t, w))
         return mf_matmul_scratch_bytes_avx2(w, n_tokens);
+    if (is_for_fp8_tiles(t, w))
+        return mf_fp8_scratch_bytes_amx(w, n_tokens);
     if (w->shape.kind == MF_WEIGHT_FP8_BLOCK)
         return mf_fp8_scratch_bytes_avx512(w, n_tokens);
     if (is_for_bf16_tiles(t, w))
@@ -475,6 +483,8 @@ static void matmul(const tier *t, const mf_matrix *w, uint32_t row0, uint32_t ro
         mf_fixed_plain_matmul(prepared, w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (is_left_to_avx2(t, w)) {
         mf_matmul_avx2(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
+    } else if (is_for_fp8_tiles(t, w)) {
+        mf_fp8_matmul_amx(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (w->shape.kind == MF_WEIGHT_FP8_BLOCK) {
         mf_fp8_matmul_avx512(w, row0, row1, x, x_stride, n_tokens, y, y_stride, scratch);
     } else if (is_for_bf16_tiles(t, w)) {

@@ -24,6 +24,7 @@ layout(constant_id = 2) const uint IS_ALIGNED = 0; // for loads of 16 bytes
 layout(constant_id = 3) const uint N_DIMS = 64;
 layout(constant_id = 4) const uint SLICE = 64; // 64 or 128; divides N_DIMS
 
+const uint Q8 = 4, Q8_BLOCK = 32; // a cache of 8 bits (base/cache_rows.h): of whole blocks here
 const uint THREADS = 256, QUERIES = 64, UNIT = 16;
 const uint N_SLICES = N_DIMS / SLICE, TILES = SLICE / (2 * UNIT); // of a team's half of a slice
 const uint STRIDE = SLICE / 4 + 2;                 // of a key, 4 values each
@@ -107,7 +108,7 @@ void fetch(uint id, uint64_t offset, uint base, uint high, uint slice)
     uint64_t last = first;
     if (high - base >= PAGE)
         last = Addresses(tile.pages).v[base / PAGE + 1] + offset;
-    const uint width = p.n_kv_heads * N_DIMS;
+    const uint width = p.n_kv_heads * N_DIMS, n_blocks = N_DIMS / Q8_BLOCK;
     [[unroll]] for (uint i = 0; i < N_LOADS; i++) {
         const uint at = i * THREADS + id, key = at / (SLICE / 4), d = at % (SLICE / 4);
         const uint64_t page = i < N_LOADS / 2 ? first : last;
@@ -116,7 +117,11 @@ void fetch(uint id, uint64_t offset, uint base, uint high, uint slice)
         ahead[i] = uvec4(0);
         if (base + key > high)
             continue;
-        if (TYPE == F32)
+        if (TYPE == Q8) { // values, and then the scales of all heads
+            const uint64_t row = page + uint64_t(key % PAGE) * (width + 2 * p.n_kv_heads * n_blocks);
+            ahead[i].x = Words(row + col).v[0];
+            ahead[i].y = uint(Halves(row + width + 2 * (col / Q8_BLOCK)).v[0]);
+        } else if (TYPE == F32)
             ahead[i] = load4(page + x * 4);
         else if (IS_ALIGNED != 0)
             ahead[i].xy = Words2(page + x * 2).v[0];
@@ -126,12 +131,22 @@ void fetch(uint id, uint64_t offset, uint base, uint high, uint slice)
     }
 }
 
+// Four signed bytes times their scale.
+uvec4 bytes_times(uint x, float scale)
+{
+    return floatBitsToUint(vec4(bitfieldExtract(int(x), 0, 8), bitfieldExtract(int(x), 8, 8),
+                                bitfieldExtract(int(x), 16, 8), bitfieldExtract(int(x), 24, 8)) *
+                           scale);
+}
+
 void put_slice(uint id)
 {
     [[unroll]] for (uint i = 0; i < N_LOADS; i++) {
         const uint at = i * THREADS + id;
         uvec4 x = ahead[i];
-        if (TYPE != F32)
+        if (TYPE == Q8)
+            x = bytes_times(x.x, bfloat_to_float(x.y));
+        else if (TYPE != F32)
             x = uvec4(x.x << 16, x.x & 0xffff0000u, x.y << 16, x.y & 0xffff0000u);
         slice_memory[at / (SLICE / 4) * STRIDE + at % (SLICE / 4)] = halves(uintBitsToFloat(x));
     }
