@@ -239,8 +239,6 @@ run run "$scratch/thinks" -p "Once" -n 0 --quiet --show-prompt --set enable_thin
 expect_same "$err" "$scratch/prompt"
 run run "$scratch/thinks" -p "Once" -n 0 --quiet --show-prompt
 expect_true sh -c '! cmp -s "$0" "$1"' "$err" "$scratch/prompt"
-run run "$scratch/thinks" -p "Once" -n 0 --set 'enable_thinking={'
-expect_error "*"
 printf '{}' >"$scratch/messages"
 run run "$scratch/calls" --messages "$scratch/messages" -n 0
 expect_error "*"
