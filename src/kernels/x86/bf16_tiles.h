@@ -64,11 +64,10 @@ static size_t bf16_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
     const uint32_t n_tiles = (n_tokens + MF_TILE_ROWS - 1) / MF_TILE_ROWS;
     const uint32_t width = n_tokens == 1 ? 1 : MF_TILE_ROWS;
-    const size_t fit = BF16_TOKENS_BYTES / bf16_tokens_bytes(w->shape.n_cols, width);
-    const size_t most = fit < 2 ? 2 : fit;
     const size_t packed = bf16_is_packed(w, n_tiles) ? BF16_PANELS * bf16_packed_bytes(w) : 0;
-    return bf16_tokens_bytes(w->shape.n_cols, width) * (n_tiles < most ? n_tiles : most) + packed +
-           (size_t)BF16_PANELS * BF16_TILE_BYTES + MF_TILE_ROWS * MF_TILE_ROW_BYTES;
+    return bf16_tokens_bytes(w->shape.n_cols, width) *
+               bf16_tiles_most(w->shape.n_cols, n_tiles, width) +
+           packed + (size_t)BF16_PANELS * BF16_TILE_BYTES + MF_TILE_ROWS * MF_TILE_ROW_BYTES;
 }
 
 /* A block of n_panels (a constant) panels; panel p's first row is at `from[p]`. */

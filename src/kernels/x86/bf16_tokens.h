@@ -49,11 +49,18 @@ static inline size_t bf16_tokens_bytes(uint32_t n_cols, uint32_t width)
     return bf16_blocks(n_cols) * bf16_token_stride(width) * MF_TILE_ROWS * BF16_DIGITS;
 }
 
-/* Tiles of tokens that are laid out together, of n: about as many each time. */
-static inline uint32_t bf16_tiles_together(uint32_t n_cols, uint32_t n_tiles, uint32_t width)
+/* Tiles of tokens that are laid out together, at most, of n. */
+static inline uint32_t bf16_tiles_most(uint32_t n_cols, uint32_t n_tiles, uint32_t width)
 {
     const size_t fit = BF16_TOKENS_BYTES / bf16_tokens_bytes(n_cols, width);
-    const uint32_t most = fit < 2 ? 2 : (uint32_t)(fit < n_tiles ? fit : n_tiles);
+    const size_t most = fit < 2 ? 2 : fit;
+    return n_tiles < most ? n_tiles : (uint32_t)most;
+}
+
+/* Those that are, about as many each time. */
+static inline uint32_t bf16_tiles_together(uint32_t n_cols, uint32_t n_tiles, uint32_t width)
+{
+    const uint32_t most = bf16_tiles_most(n_cols, n_tiles, width);
     const uint32_t n_turns = (n_tiles + most - 1) / most;
     return (n_tiles + n_turns - 1) / n_turns;
 }

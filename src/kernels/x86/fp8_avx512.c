@@ -62,8 +62,6 @@ size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens)
 /* 64 activations, n of them, into the lane order of the weights. */
 MF_INLINE void pack64(const float *x, uint32_t n, __m512 scale, float *out)
 {
-    /* of two vectors: the even ones of the first 8 of each, and where those of the others are */
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 0, 0, 0, 0, 0, 0, 0, 0);
     __mmask64 mask = mf_fp8_tail_avx512(n, 0);
     __m512 v[4];
     MF_UNROLL(4)
@@ -72,12 +70,8 @@ MF_INLINE void pack64(const float *x, uint32_t n, __m512 scale, float *out)
         v[k] = _mm512_maskz_mul_ps(part, _mm512_maskz_loadu_ps(part, x + 16 * k), scale);
     }
     MF_UNROLL(4)
-    for (uint32_t k = 0; k < 4; k++) { /* + 1: the odd ones; + 8: of the last 8 */
-        __m512i from = _mm512_add_epi32(even, _mm512_set1_epi32((int)(k % 2 + k / 2 * 8)));
-        __m512 low = _mm512_permutex2var_ps(v[0], from, v[1]);
-        __m512 high = _mm512_permutex2var_ps(v[2], from, v[3]);
-        _mm512_store_ps(out + 16 * k, _mm512_shuffle_f32x4(low, high, 0x44));
-    }
+    for (uint32_t k = 0; k < 4; k++)
+        _mm512_store_ps(out + 16 * k, mf_fp8_lanes(v, k));
 }
 
 /* A token's columns, times the scales of rows from `row` on. */

@@ -51,6 +51,17 @@ MF_INLINE void mf_fp8_to_bf16(const mf_fp8_tables *tables, __m512i codes, __m512
     *last = _mm512_unpackhi_epi8(low, high);
 }
 
+/* Vector k of the four in lane order, of 64 columns. */
+MF_INLINE __m512 mf_fp8_lanes(const __m512 v[4], uint32_t k)
+{
+    /* of two vectors: the even ones of the first 8 of each, and where those of the others are;
+     * + 1: the odd ones; + 8: of the last 8 */
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i from = _mm512_add_epi32(even, _mm512_set1_epi32((int)(k % 2 + k / 2 * 8)));
+    return _mm512_shuffle_f32x4(_mm512_permutex2var_ps(v[0], from, v[1]),
+                                _mm512_permutex2var_ps(v[2], from, v[3]), 0x44);
+}
+
 size_t mf_fp8_scratch_bytes_avx512(const mf_matrix *w, uint32_t n_tokens);
 /* mf_kernels.matmul of FP8 blocks. */
 void mf_fp8_matmul_avx512(const mf_matrix *w, uint32_t row0, uint32_t row1, const float *x,

@@ -45,28 +45,17 @@ static inline size_t fp8_one_scratch_bytes(uint32_t n_cols)
     return fp8_one_spans(n_cols) * sizeof(fp8_one_token) + (size_t)FP8_ONE_ROWS * FP8_ONE_COLS;
 }
 
-/* 16 columns of a lane's turn, of 32 columns and of those 128 on. */
-MF_INLINE __m512 fp8_one_lanes(const __m512 first[2], const __m512 last[2], uint32_t i)
-{
-    const __m512i order =
-        _mm512_add_epi32(_mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 0, 0, 0, 0, 0, 0, 0, 0),
-                         _mm512_set1_epi32((int)(i % 2 + i / 2 * 8)));
-    return _mm512_shuffle_f32x4(_mm512_permutex2var_ps(first[0], order, first[1]),
-                                _mm512_permutex2var_ps(last[0], order, last[1]), 0x44);
-}
-
 static void fp8_one_prepare(const float *x, uint32_t n_cols, fp8_one_token *out)
 {
     for (uint32_t col = 0; col < n_cols; col += FP8_ONE_COLS, out++) {
         for (uint32_t m = 0; m < 4; m++) {
-            __m512 v[2][2];
+            __m512 v[4]; /* 32 columns, and those 128 on */
             for (uint32_t h = 0; h < 4; h++) {
                 const uint32_t at = col + h / 2 * BF16_WOVEN + 32 * m + h % 2 * 16;
-                v[h / 2][h % 2] =
-                    _mm512_maskz_loadu_ps(at < n_cols ? mf_tail_avx512(n_cols, at) : 0, x + at);
+                v[h] = _mm512_maskz_loadu_ps(at < n_cols ? mf_tail_avx512(n_cols, at) : 0, x + at);
             }
             for (uint32_t i = 0; i < 4; i++) {
-                __m512 left = fp8_one_lanes(v[0], v[1], i);
+                __m512 left = mf_fp8_lanes(v, i);
                 for (uint32_t d = 0; d < BF16_DIGITS; d++) {
                     const __m512 digit = bf16_upper(left);
                     _mm512_store_ps((*out)[4 * m + i][d], digit);

@@ -73,14 +73,6 @@ static inline size_t fp8_tokens_bytes(uint32_t n_cols, uint32_t width, bool is_j
     return bf16_blocks(n_cols) * (size_t)BF16_TILE_BYTES;
 }
 
-/* Tiles of tokens of a turn, at most, of n. */
-static inline uint32_t fp8_tiles_most(uint32_t n_cols, uint32_t n_tiles)
-{
-    const size_t fit = BF16_TOKENS_BYTES / bf16_tokens_bytes(n_cols, MF_TILE_ROWS);
-    const size_t most = fit < 2 ? 2 : fit;
-    return n_tiles < most ? n_tiles : (uint32_t)most;
-}
-
 static size_t fp8_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
 {
     const uint32_t n_cols = bf16_woven(w->shape.n_cols);
@@ -89,7 +81,7 @@ static size_t fp8_scratch_bytes(const mf_matrix *w, uint32_t n_tokens)
         return one;
     const uint32_t n_tiles = (n_tokens + MF_TILE_ROWS - 1) / MF_TILE_ROWS;
     const size_t many =
-        sizeof(fp8_scratch) + fp8_tiles_most(n_cols, n_tiles) *
+        sizeof(fp8_scratch) + bf16_tiles_most(n_cols, n_tiles, MF_TILE_ROWS) *
                                   (sizeof(fp8_acc) + bf16_tokens_bytes(n_cols, MF_TILE_ROWS));
     return many > one ? many : one;
 }
@@ -336,18 +328,19 @@ static fp8_call fp8_open(const mf_matrix *w, uint32_t n_rows, uint32_t n_tokens,
     const bool is_joined = n_tokens <= FP8_JOINED;
     fp8_scratch *s = scratch;
     fp8_acc *acc = (fp8_acc *)(void *)(s + 1);
-    const fp8_call c = {.w = w,
-                        .tiles = tiles,
-                        .n_cols = w->shape.n_cols,
-                        .height = n_rows < MF_TILE_ROWS ? n_rows : MF_TILE_ROWS,
-                        .width = width,
-                        .is_joined = is_joined,
-                        .token_stride = is_joined ? MF_TILE_ROW_BYTES : bf16_token_stride(width),
-                        .block_bytes = fp8_tokens_bytes(FP8_BLOCK, width, is_joined),
-                        .tile_bytes = fp8_tokens_bytes(n_cols, width, is_joined),
-                        .s = s,
-                        .acc = acc,
-                        .tokens = (unsigned char *)(acc + fp8_tiles_most(n_cols, n_tiles))};
+    const fp8_call c = {
+        .w = w,
+        .tiles = tiles,
+        .n_cols = w->shape.n_cols,
+        .height = n_rows < MF_TILE_ROWS ? n_rows : MF_TILE_ROWS,
+        .width = width,
+        .is_joined = is_joined,
+        .token_stride = is_joined ? MF_TILE_ROW_BYTES : bf16_token_stride(width),
+        .block_bytes = fp8_tokens_bytes(FP8_BLOCK, width, is_joined),
+        .tile_bytes = fp8_tokens_bytes(n_cols, width, is_joined),
+        .s = s,
+        .acc = acc,
+        .tokens = (unsigned char *)(acc + bf16_tiles_most(n_cols, n_tiles, MF_TILE_ROWS))};
     const uint32_t row_bytes = (is_joined ? BF16_DIGITS * width : width) * (uint32_t)sizeof(float);
     for (uint32_t i = 0; i < BF16_DIGITS; i++)
         mf_tile_shape(tiles, i, c.height, row_bytes);
