@@ -15,7 +15,7 @@
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
  *   vk_seen                          attention to what is gathered for a row, or chosen for it
  *   vk_grid                          dispatches whose workgroups wait for each other
- *   vk_op_mixture, vk_op_linear_row, vk_op_attend_row
+ *   vk_op_mixture, vk_op_linear_row, vk_op_attend_row, vk_op_latent_row
  *                                    a row's mixture of experts, its attention in one of them
  *   vk_product, vk_product_kernels, vk_grouped, vk_experts_out
  *                                    products; those of experts by the rows that chose them
@@ -475,7 +475,7 @@ extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_late
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
     mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture, mf_vk_op_linear_row,
-    mf_vk_op_attend_row, mf_vk_op_to_host, mf_vk_op_from_host;
+    mf_vk_op_attend_row, mf_vk_op_latent_row, mf_vk_op_to_host, mf_vk_op_from_host;
 extern const mf_vk_op mf_vk_op_streams_in, mf_vk_op_streams_out, mf_vk_op_compress,
     mf_vk_op_entry_attention;
 
