@@ -496,6 +496,8 @@ typedef struct mf_vk_tuning {
     mf_vk_way ways[MF_VK_N_WAYS];        /* the first has n_needed 0, the others rise */
     mf_vk_way affine_ways[MF_VK_N_WAYS]; /* of affine weights, read widely; needed by as many */
     mf_vk_way block_ways[MF_VK_N_WAYS];  /* of blocks, likewise */
+    mf_vk_way long_ways[MF_VK_N_WAYS];   /* of affine weights whose rows have many tiles */
+    mf_vk_way narrow_way;                /* one tile of a row at a time, where that saves some */
     uint32_t attention_ahead; /* slices of keys on their way in attention of few queries */
     uint32_t team_rows;       /* of a team of experts_out.comp */
     uint32_t unit_groups;     /* workgroups that large tiles of matmul_units.comp leave at least */
