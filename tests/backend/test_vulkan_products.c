@@ -187,8 +187,9 @@ static void check_ways(mf_backend *be, mf_buffer buffer, const mf_weight_shape *
         take_way(be, way, way == MF_VK_N_WAYS);
         record_tokens(be, buffer, &op, n_cols, 0, 1, NULL);
         record_tokens(be, buffer, &op, n_cols, 0, 1, way == 0 ? want : y);
-        CHECK_MSG(way == 0 || memcmp(y, want, sizeof y) == 0,
-                  "form %d, %u columns: other bits by way %u", (int)form->kind, n_cols, way);
+        for (uint32_t r = 0; r < ROWS && way != 0; r++)
+            CHECK_MSG(y[r] == want[r], "form %d, %u columns: row %u is %a by way %u, not %a",
+                      (int)form->kind, n_cols, r, (double)y[r], way, (double)want[r]);
     }
     ((mf_vk_backend *)be)->tuning = as_it_is;
 }
