@@ -481,6 +481,60 @@ static void measure_layers(bench *b)
     measure_in_order(b, "");
 }
 
+static void record_latent(bench *b, bool is_dense)
+{
+    mf_op op;
+    for (size_t i = 0; i < n_latent; i++)
+        if ((is_dense ? latent_subjects[i].in_linear : latent_subjects[i].in_full) != 0) {
+            latent_subjects[i].make(b, &latent_subjects[i], &op);
+            b->gpu.be->base.ops->record(&b->gpu.be->base, &op);
+        }
+}
+
+/* Before a row what it is made of. */
+static void reserve_latent(bench *b)
+{
+    for (size_t i = 0; i < n_latent; i++) {
+        mf_error error = {0};
+        mf_op op;
+        if (!bench_gpu_wants(b->only, latent_subjects[i].name) &&
+            !bench_gpu_wants(b->only, "latent layer"))
+            continue;
+        latent_subjects[i].make(b, &latent_subjects[i], &op);
+        const mf_latent_row_params *p = &op.u.latent_row;
+        const mf_op *const parts[] = {p->norm, p->rotate_q, p->rotate_kv, p->attend};
+        for (size_t j = 0; j < 4 && op.kind == MF_OP_LATENT_ROW; j++)
+            bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, parts[j], &error), &error);
+        bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
+    }
+}
+
+/* Operations alone, then layers of them. */
+static void measure_latent(bench *b)
+{
+    reserve_latent(b);
+    static const subject at = {.name = "", .context = 160};
+    for (size_t i = 0; i < n_latent; i++)
+        measure(b, &latent_subjects[i]);
+    for (uint32_t is_dense = 0; is_dense < 2 && bench_gpu_wants(b->only, "latent layer");
+         is_dense++) {
+        double us[RUNS];
+        bench_begin_batch(b, &at);
+        for (uint32_t r = 0; r < RUNS; r++) {
+            b->gpu.be->stream.most_commands = UINT32_MAX;
+            if (!mf_vk_begin(b->gpu.be))
+                exit(1);
+            warm(b, 1);
+            bench_gpu_start(&b->gpu);
+            for (uint32_t i = 0; i < b->n_repeats; i++)
+                record_latent(b, is_dense != 0);
+            us[r] = bench_gpu_stop(&b->gpu) / 1e3 / b->n_repeats;
+        }
+        printf("latent layer with %s, in order: %.2f us\n", is_dense ? "a dense MLP" : "experts",
+               bench_median(us, RUNS));
+    }
+}
+
 int main(int argc, char **argv)
 {
     bench b = {.device = "vulkan",
@@ -500,6 +554,7 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < n_fused; i++)
             measure(&b, &fused_subjects[i]);
         measure_layers(&b);
+        measure_latent(&b);
         b.layers[0] = b.layers[1] = 0.0; /* those that follow are counted by themselves */
     }
     for (size_t i = 0; i < n_subjects; i++)

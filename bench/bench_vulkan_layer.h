@@ -57,6 +57,10 @@ typedef struct subject {
 /* Of one token, with steps in the products: in the order in which a layer has them. */
 extern const subject fused_subjects[];
 extern const size_t n_fused;
+/* Of one token, of a layer with latents as Cogito-V2-671B's: in_linear of one with a dense MLP,
+ * in_full of one with experts. */
+extern const subject latent_subjects[];
+extern const size_t n_latent;
 /* Each step an operation: in that order, then others. The first is nothing. */
 extern const subject subjects[];
 extern const size_t n_subjects;

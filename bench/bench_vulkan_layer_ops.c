@@ -24,8 +24,8 @@ enum {
 
 void bench_write_norm(bench *b)
 {
-    float norm[2048];
-    for (uint32_t i = 0; i < 2048; i++)
+    float norm[7168];
+    for (uint32_t i = 0; i < 7168; i++)
         norm[i] = 1e-3f;
     b->gpu.be->base.ops->write(
         &b->gpu.be->base,
@@ -509,6 +509,133 @@ static void make_fused_mixture(bench *b, const subject *s, mf_op *op)
         .kind = MF_OP_MIXTURE, .n_rows = 1, .u.mixture = {&p[0], &p[1], &p[2], &p[3], &p[4]}};
 }
 
+/* ------------------------------------------------------- of one token, with latents as Cogito --
+ */
+
+#define LATENT_HEADS 128u
+#define LATENT_DIMS 512u
+#define LATENT_ROT 64u
+#define LATENT_QUERY 192u /* of a head */
+
+/* Wider than the other small ones. */
+static mf_span wide(const bench *b, uint32_t i)
+{
+    return mf_span_at(bench_operand(b, OPERANDS - 2), i * (SMALL_BYTES << 2));
+}
+enum { LATENT_Q, LATENT_Q_LOW, LATENT_KV, LATENT_ABSORBED, LATENT_OUT, LATENT_VALUES, LATENT_MLP };
+
+static void begin_latent(bench *b, mf_op *op, mf_span x, bool is_normed)
+{
+    begin_fused(b, op, is_normed ? normed(b) : (mf_input_step){.kind = MF_INPUT_AS_IT_IS});
+    op->u.matmul.x = x;
+}
+
+static void add_latent(bench *b, mf_op *op, uint32_t n_rows, uint32_t n_cols, mf_span to)
+{
+    const uint32_t i = op->u.matmul.n++;
+    op->u.matmul.weight[i] = next_weight(b, 4, n_rows, n_cols);
+    op->u.matmul.y[i] = to;
+}
+
+static void make_latent_in(bench *b, const subject *s, mf_op *op)
+{
+    (void)s;
+    begin_latent(b, op, small(b, 0), true);
+    add_latent(b, op, 1536, 7168, wide(b, LATENT_Q_LOW));
+    add_latent(b, op, LATENT_DIMS + LATENT_ROT, 7168, wide(b, LATENT_KV));
+}
+
+static void make_latent_queries(bench *b, const subject *s, mf_op *op)
+{
+    begin_latent(b, op, wide(b, LATENT_Q_LOW), true);
+    add_latent(b, op, s->a, s->b, wide(b, LATENT_Q));
+}
+
+/* Of its heads' weights, of 128 rows each: turned, keys, or not, values. */
+static void make_latent_heads(bench *b, const subject *s, mf_op *op)
+{
+    const bool is_key = s->a != 0;
+    *op = (mf_op){.kind = MF_OP_HEAD_MATMUL, .n_rows = 1};
+    op->u.head_matmul =
+        (mf_head_matmul_params){.w = {.weight = next_weight(b, 4, LATENT_HEADS * 256, LATENT_DIMS),
+                                      .head_rows = 256,
+                                      .first_row = is_key ? 0 : 128,
+                                      .n_rows = 128,
+                                      .transposed = is_key},
+                                .x = wide(b, is_key ? LATENT_Q : LATENT_OUT),
+                                .y = wide(b, is_key ? LATENT_ABSORBED : LATENT_VALUES),
+                                .n_heads = LATENT_HEADS,
+                                .x_head = is_key ? LATENT_QUERY : LATENT_DIMS,
+                                .y_head = is_key ? LATENT_DIMS : 128};
+}
+
+static mf_op latent_rotation(const bench *b, mf_span x, uint32_t n_heads, uint32_t stride)
+{
+    return (mf_op){.kind = MF_OP_ROPE,
+                   .n_rows = 1,
+                   .u.rope = {.x = x,
+                              .cos = bench_operand(b, 2),
+                              .sin = bench_operand(b, 3),
+                              .n_heads = n_heads,
+                              .n_rot = LATENT_ROT,
+                              .row_stride = n_heads * stride,
+                              .head_stride = stride,
+                              .interleaved = true}};
+}
+
+static void make_latent_attention(bench *b, const subject *s, mf_op *op)
+{
+    *op = (mf_op){.kind = MF_OP_LATENT_ATTENTION, .n_rows = 1};
+    op->u.latent_attention =
+        (mf_latent_attention_params){.q = wide(b, LATENT_ABSORBED),
+                                     .q_rot = mf_span_at(wide(b, LATENT_Q), 128 * sizeof(float)),
+                                     .kv = wide(b, LATENT_KV),
+                                     .out = wide(b, LATENT_OUT),
+                                     .n_heads = LATENT_HEADS,
+                                     .n_latent = LATENT_DIMS,
+                                     .n_rot = LATENT_ROT,
+                                     .q_rot_row = LATENT_HEADS * LATENT_QUERY,
+                                     .q_rot_head = LATENT_QUERY,
+                                     .cache_type = b->cache_bytes == 4 ? MF_F32 : MF_BF16,
+                                     .scale = 0.0625f};
+    b->n_touched = (uint64_t)s->context * (LATENT_DIMS + LATENT_ROT) * b->cache_bytes;
+}
+
+/* Two are made before the first is recorded. */
+static void make_latent_row(bench *b, const subject *s, mf_op *op)
+{
+    static mf_op parts[2][4];
+    static uint32_t turn;
+    mf_op *p = parts[turn++ % 2];
+    const mf_span kv = wide(b, LATENT_KV);
+    p[0] = (mf_op){
+        .kind = MF_OP_RMSNORM,
+        .n_rows = 1,
+        .u.rmsnorm = {kv, small(b, NORM), kv, LATENT_DIMS, LATENT_DIMS + LATENT_ROT, 1e-6f, false}};
+    p[1] = latent_rotation(b, mf_span_at(wide(b, LATENT_Q), 128 * sizeof(float)), LATENT_HEADS,
+                           LATENT_QUERY);
+    p[2] = latent_rotation(b, mf_span_at(kv, LATENT_DIMS * sizeof(float)), 1,
+                           LATENT_DIMS + LATENT_ROT);
+    make_latent_attention(b, s, &p[3]);
+    *op = (mf_op){
+        .kind = MF_OP_LATENT_ROW, .n_rows = 1, .u.latent_row = {&p[0], &p[1], &p[2], &p[3]}};
+}
+
+static void make_latent_out(bench *b, const subject *s, mf_op *op)
+{
+    begin_latent(b, op, wide(b, s->b == 18432 ? LATENT_MLP : LATENT_VALUES), false);
+    add_latent(b, op, s->a, s->b, small(b, 0));
+    op->u.matmul.after.kind = MF_OUTPUT_ADDED;
+}
+
+static void make_latent_pair(bench *b, const subject *s, mf_op *op)
+{
+    begin_latent(b, op, small(b, 0), true);
+    add_latent(b, op, s->a, s->b, wide(b, LATENT_MLP));
+    add_latent(b, op, s->a, s->b, wide(b, LATENT_MLP + 1));
+    op->u.matmul.is_paired = true;
+}
+
 /* Pages of keys and values, and states, all at the beginning of the weights' memory; operations of
  * states go on from there. */
 void bench_begin_batch(bench *b, const subject *s)
@@ -571,6 +698,36 @@ const subject fused_subjects[] = {
     {"fused mixture of 512x2048", make_fused_mixture, 512, 2048, 0, 1, 1, 0, BENCH_MIXTURE, true},
 };
 const size_t n_fused = sizeof fused_subjects / sizeof *fused_subjects;
+
+const subject latent_subjects[] = {
+    {"latent in, 2112x7168", make_latent_in, 0, 0, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"latent queries, 24576x1536", make_latent_queries, 24576, 1536, 0, 1, 1, 0, BENCH_ALONE,
+     false},
+    {"latent heads' keys, 128 of 128x512", make_latent_heads, 1, 0, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"latent row at 160", make_latent_row, 0, 0, 160, 1, 1, 0, BENCH_ALONE, true},
+    {"latent row at 60", make_latent_row, 0, 0, 60, 0, 0, 0, BENCH_ALONE, true},
+    {"latent row at 500", make_latent_row, 0, 0, 500, 0, 0, 0, BENCH_ALONE, true},
+    {"latent row at 1000", make_latent_row, 0, 0, 1000, 0, 0, 0, BENCH_ALONE, true},
+    {"latent row at 2000", make_latent_row, 0, 0, 2000, 0, 0, 0, BENCH_ALONE, true},
+    {"latent row at 4000", make_latent_row, 0, 0, 4000, 0, 0, 0, BENCH_ALONE, true},
+    {"latent attention at 60", make_latent_attention, 0, 0, 60, 0, 0, 0, BENCH_ALONE, false},
+    {"latent attention at 160", make_latent_attention, 0, 0, 160, 0, 0, 0, BENCH_ALONE, false},
+    {"latent attention at 500", make_latent_attention, 0, 0, 500, 0, 0, 0, BENCH_ALONE, false},
+    {"latent attention at 1000", make_latent_attention, 0, 0, 1000, 0, 0, 0, BENCH_ALONE, false},
+    {"latent attention at 2000", make_latent_attention, 0, 0, 2000, 0, 0, 0, BENCH_ALONE, false},
+    {"latent attention at 4000", make_latent_attention, 0, 0, 4000, 0, 0, 0, BENCH_ALONE, false},
+    {"latent heads' values, 128 of 128x512", make_latent_heads, 0, 0, 0, 1, 1, 0, BENCH_ALONE,
+     false},
+    {"latent out, 7168x16384", make_latent_out, 7168, 16384, 0, 1, 1, 0, BENCH_ALONE, false},
+    {"latent dense in, 2 of 18432x7168", make_latent_pair, 18432, 7168, 0, 1, 0, 0, BENCH_ALONE,
+     false},
+    {"latent dense out, 7168x18432", make_latent_out, 7168, 18432, 0, 1, 0, 0, BENCH_ALONE, false},
+    {"latent shared in, 2 of 2048x7168", make_latent_pair, 2048, 7168, 0, 0, 1, 0, BENCH_ALONE,
+     false},
+    {"latent shared out, 7168x2048", make_latent_out, 7168, 2048, 0, 0, 1, 0, BENCH_ALONE, false},
+    {"latent experts 8 of 2048x7168", make_experts, 2048, 7168, 0, 0, 1, 0, BENCH_ALONE, false},
+};
+const size_t n_latent = sizeof latent_subjects / sizeof *latent_subjects;
 
 const subject subjects[] = {
     {"nothing", NULL, 0, 0, 0, 0, 0, 0, BENCH_ALONE, false},

@@ -140,6 +140,7 @@ const char *mf_op_name(mf_op_kind kind)
         [MF_OP_MIXTURE] = "mixture",
         [MF_OP_LINEAR_ROW] = "linear row",
         [MF_OP_ATTEND_ROW] = "attend row",
+        [MF_OP_LATENT_ROW] = "latent row",
         [MF_OP_TO_HOST] = "to the host",
         [MF_OP_FROM_HOST] = "from the host",
     };

@@ -106,6 +106,7 @@ typedef enum mf_op_kind {
     MF_OP_MIXTURE,
     MF_OP_LINEAR_ROW,
     MF_OP_ATTEND_ROW,
+    MF_OP_LATENT_ROW,
     MF_OP_TO_HOST,
     MF_OP_FROM_HOST
 } mf_op_kind;
@@ -415,6 +416,14 @@ typedef struct mf_attend_row_params {
     const struct mf_op *in, *queries, *keys, *attend, *out;
 } mf_attend_row_params;
 
+/* One row of latent attention: what these operations leave one after the other, in this order, to
+ * the cache and to out of the last; what else they would write is undefined then. norm: of the
+ * latent that is appended; rotate_q, rotate_kv: of what is rotated of the queries and of that row
+ * (NULL, both: nothing is); attend: without an index. Likewise. */
+typedef struct mf_latent_row_params {
+    const struct mf_op *norm, *rotate_q, *rotate_kv, *attend;
+} mf_latent_row_params;
+
 /* Picks of one such operation, at most. */
 #define MF_MAX_ROUTED_PICKS 256
 
@@ -601,6 +610,7 @@ typedef struct mf_op {
         mf_mixture_params mixture;
         mf_linear_row_params linear_row;
         mf_attend_row_params attend_row;
+        mf_latent_row_params latent_row;
         mf_to_host_params to_host;
         mf_from_host_params from_host;
     } u;

@@ -587,6 +587,15 @@ static void attend_row(const spans *s)
     each(s, ops, sizeof ops / sizeof *ops);
 }
 
+static void latent_row(const spans *s)
+{
+    const mf_latent_row_params *p = &s->op->u.latent_row;
+    const mf_op *const rotations[] = {p->rotate_q, p->rotate_kv};
+    each(s, &p->norm, 1);
+    each(s, rotations, p->rotate_q != NULL ? 2 : 0);
+    each(s, &p->attend, 1);
+}
+
 static void words(const spans *s, mf_span span, uint64_t n_cols, uint32_t access)
 {
     touch(s, span, s->op->n_rows * n_cols * sizeof(uint64_t), access);
@@ -642,6 +651,7 @@ void mf_op_spans(const mf_op *op, const mf_sequence *sequences, uint32_t n_seque
         [MF_OP_MIXTURE] = mixture,
         [MF_OP_LINEAR_ROW] = linear_row,
         [MF_OP_ATTEND_ROW] = attend_row,
+        [MF_OP_LATENT_ROW] = latent_row,
         [MF_OP_TO_HOST] = to_host,
         [MF_OP_FROM_HOST] = from_host,
     };

@@ -373,19 +373,25 @@ static inline void mf_record_bias(mf_runner *r, uint32_t n_rows, mf_span x, mf_s
 }
 
 /* Rotation as the model's rope says; see mf_rope_params. */
+static inline mf_op mf_rope_op(const mf_runner *r, uint32_t n_rows, mf_span x, uint32_t n_heads,
+                               uint32_t row_stride, uint32_t head_stride)
+{
+    return (mf_op){.kind = MF_OP_ROPE,
+                   .n_rows = n_rows,
+                   .u.rope = {.x = x,
+                              .cos = r->plan.cos,
+                              .sin = r->plan.sin,
+                              .n_heads = n_heads,
+                              .n_rot = r->h.n_rot,
+                              .row_stride = row_stride,
+                              .head_stride = head_stride,
+                              .interleaved = r->h.rope.interleaved}};
+}
+
 static inline void mf_record_rope(mf_runner *r, uint32_t n_rows, mf_span x, uint32_t n_heads,
                                   uint32_t row_stride, uint32_t head_stride)
 {
-    const mf_op op = {.kind = MF_OP_ROPE,
-                      .n_rows = n_rows,
-                      .u.rope = {.x = x,
-                                 .cos = r->plan.cos,
-                                 .sin = r->plan.sin,
-                                 .n_heads = n_heads,
-                                 .n_rot = r->h.n_rot,
-                                 .row_stride = row_stride,
-                                 .head_stride = head_stride,
-                                 .interleaved = r->h.rope.interleaved}};
+    const mf_op op = mf_rope_op(r, n_rows, x, n_heads, row_stride, head_stride);
     mf_record(r, &op);
 }
 

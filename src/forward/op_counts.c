@@ -155,6 +155,9 @@ void mf_count_op(mf_runner *r, const mf_op *op)
         mf_count_op(r, op->u.attend_row.attend);
         mf_count_op(r, op->u.attend_row.out);
         break;
+    case MF_OP_LATENT_ROW:
+        mf_count_op(r, op->u.latent_row.attend);
+        break;
     default: /* next to nothing */
         break;
     }

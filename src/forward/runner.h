@@ -46,6 +46,8 @@ typedef struct mf_fused {
     bool has_mixture[MF_MAX_LAYERS];    /* as one operation */
     bool has_linear_rows;               /* likewise, of all layers */
     bool has_attend_row[MF_MAX_LAYERS]; /* likewise */
+    bool has_latent[MF_MAX_LAYERS];     /* of latent attention, all products of it with steps */
+    bool has_latent_row[MF_MAX_LAYERS]; /* and what lies between them as one operation */
     bool is_at_hand;                    /* the batch is such a row */
     mf_span norm;  /* plan.h is not made yet: of plan.x with this weight; id 0: it is */
     bool is_added; /* plan.x has the layer's attention already */

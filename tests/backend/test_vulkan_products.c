@@ -2,6 +2,7 @@
 /* Products with every stored form on a Vulkan device against sums in float64 of what
  * base/weight_format.c decodes: for one token and for two, for weights that are aligned to wide
  * loads and for those that are not, with the same bits. */
+#include "backend/vulkan/vk_internal.h"
 #include "test.h"
 #include "vulkan_forms.h"
 #include "vulkan_open.h"
@@ -158,11 +159,57 @@ static void check_tokens(mf_backend *be, mf_buffer buffer, const mf_weight_shape
     }
 }
 
+/* The way-th of all kinds is for everything, or tiles of a row come one after another. */
+static void take_way(mf_backend *be, uint32_t way, bool is_narrow)
+{
+    mf_vk_tuning *t = &((mf_vk_backend *)be)->tuning;
+    mf_vk_way *const kinds[] = {t->ways, t->affine_ways, t->block_ways, t->long_ways};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (uint32_t i = 1; i < MF_VK_N_WAYS; i++)
+            kinds[k][i].n_needed = i <= way ? 0 : UINT64_MAX;
+    t->narrow_way.n_needed = is_narrow ? 0 : UINT64_MAX;
+}
+
+/* However a token's product is cut, its bits are the same. Rows of which side by side some lanes
+ * have nothing of the last tiles. */
+static void check_ways(mf_backend *be, mf_buffer buffer, const mf_weight_shape *form,
+                       uint32_t n_cols)
+{
+    static float x[2560], want[ROWS], y[ROWS];
+    uint64_t random = n_cols, at = ACT_AT + (1 << 15);
+    const mf_vk_tuning as_it_is = ((mf_vk_backend *)be)->tuning;
+    mf_op op = {.kind = MF_OP_MATMUL, .u.matmul.n = 1};
+    op.u.matmul.weight[0] = put_weight(be, buffer, form, ROWS, n_cols, &at);
+    for (uint32_t i = 0; i < n_cols; i++)
+        x[i] = (float)(test_random(&random) % 2001) / 1000.0f - 1.0f;
+    be->ops->write(be, (mf_span){buffer, 0}, x, n_cols * sizeof *x);
+    for (uint32_t way = 0; way <= MF_VK_N_WAYS; way++) { /* the last: narrow */
+        take_way(be, way, way == MF_VK_N_WAYS);
+        record_tokens(be, buffer, &op, n_cols, 0, 1, NULL);
+        record_tokens(be, buffer, &op, n_cols, 0, 1, way == 0 ? want : y);
+        for (uint32_t r = 0; r < ROWS && way != 0; r++)
+            CHECK_MSG(y[r] == want[r], "form %d, %u columns: row %u is %a by way %u, not %a",
+                      (int)form->kind, n_cols, r, (double)y[r], way, (double)want[r]);
+    }
+    ((mf_vk_backend *)be)->tuning = as_it_is;
+}
+
+static bool has_ways(const mf_weight_shape *form)
+{
+    return (form->kind == MF_WEIGHT_AFFINE && form->bits == 4 && form->group == 64) ||
+           form->kind == MF_WEIGHT_GGUF_Q4_K ||
+           (form->kind == MF_WEIGHT_GGUF_Q8_0 && !vulkan_is_short());
+}
+
 /* Each number of tokens has shaders, which take software seconds. */
 static void check_form_of_tokens(mf_backend *be, mf_buffer buffer, const mf_weight_shape *form)
 {
     static const uint32_t n_cols[] = {1088, 4160, 64, 576, 2560, 4096};
     const bool is_short = vulkan_is_short();
+    if (has_ways(form)) {
+        check_ways(be, buffer, form, 1536);
+        check_ways(be, buffer, form, 2560);
+    }
     if (!is_short || form->kind == MF_WEIGHT_MXFP4) /* with a table of levels */
         check_tokens(be, buffer, form, 1024, true, is_short ? 2 : MOST_TOKENS);
     if (form->kind != MF_WEIGHT_AFFINE || form->bits != 4 || form->group != 64)

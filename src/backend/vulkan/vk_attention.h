@@ -44,6 +44,7 @@ typedef struct mf_vk_tile_variant {
     bool is_aligned;
 } mf_vk_tile_variant;
 
+mf_vk_attention mf_vk_latent_attention(const mf_vk_backend *be, const mf_op *op);
 /* Whether a tile of these dims fits the device. */
 bool mf_vk_tile_supports(const mf_vk_backend *be, const mf_vk_attention *a);
 /* are_few: there are few tiles, so that small ones keep more of the device busy; is_aligned: all
@@ -75,6 +76,22 @@ typedef struct mf_vk_one {
     uint32_t position, window, first_block, n_blocks, n_queries;
 } mf_vk_one;
 
+/* A row alone of one sequence over all that it sees, and that everything lies where 16 bytes can be
+ * read at once; but for n_queries. */
+bool mf_vk_row_of(const mf_vk_backend *be, const mf_vk_attention *a, mf_vk_one *out);
+
+/* As attention_merge.comp's push constants. */
+typedef struct mf_vk_merge_push {
+    uint64_t out, sums, ends, sinks, kept_before, kept, sequences;
+    uint32_t n_sequences, first_row, n_heads, value_dim, window, first_block, n_blocks, n_positions;
+} mf_vk_merge_push;
+
+/* Whether so many blocks of the operation can be merged at once; where such a row's blocks put
+ * what they come to; and what merges them, once they have. */
+bool mf_vk_can_split(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t n_blocks);
+mf_vk_merge_push mf_vk_row_split(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_one *o);
+void mf_vk_merge(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_merge_push *join);
+
 /* Whether it has rows of such an operation at all; whether it has that of the batch at hand, with
  * no more workgroups than these; the most blocks that it has with them. */
 bool mf_vk_one_supports(const mf_vk_backend *be, const mf_op *op);
@@ -83,6 +100,9 @@ uint32_t mf_vk_one_blocks(const mf_op *op, uint32_t most_groups);
 
 /* vk_op_attend_row.c: the most blocks that it has of such an operation. */
 uint32_t mf_vk_attend_row_blocks(const mf_op *attend);
+
+/* vk_op_latent_row.c: likewise of a row of latents. */
+uint32_t mf_vk_latent_row_blocks(const mf_vk_backend *be, const mf_op *attend);
 
 /* vk_seen.c: attention of rows to what is gathered for each of them, the entries that it sees
  * or those that an indexer chooses of them, and then a window's rows. Positions are entries that

@@ -15,7 +15,7 @@
  *   vk_ops and vk_op_*.c             the table of operations, and what each dispatches
  *   vk_seen                          attention to what is gathered for a row, or chosen for it
  *   vk_grid                          dispatches whose workgroups wait for each other
- *   vk_op_mixture, vk_op_linear_row, vk_op_attend_row
+ *   vk_op_mixture, vk_op_linear_row, vk_op_attend_row, vk_op_latent_row
  *                                    a row's mixture of experts, its attention in one of them
  *   vk_product, vk_product_kernels, vk_grouped, vk_experts_out
  *                                    products; those of experts by the rows that chose them
@@ -475,7 +475,7 @@ extern const mf_vk_op mf_vk_op_head_norm_rope, mf_vk_op_attention, mf_vk_op_late
     mf_vk_op_conv1d_silu, mf_vk_op_gated_delta;
 extern const mf_vk_op mf_vk_op_matmul, mf_vk_op_head_matmul, mf_vk_op_route, mf_vk_op_experts,
     mf_vk_op_routed_experts, mf_vk_op_combine, mf_vk_op_mixture, mf_vk_op_linear_row,
-    mf_vk_op_attend_row, mf_vk_op_to_host, mf_vk_op_from_host;
+    mf_vk_op_attend_row, mf_vk_op_latent_row, mf_vk_op_to_host, mf_vk_op_from_host;
 extern const mf_vk_op mf_vk_op_streams_in, mf_vk_op_streams_out, mf_vk_op_compress,
     mf_vk_op_entry_attention;
 
@@ -496,6 +496,8 @@ typedef struct mf_vk_tuning {
     mf_vk_way ways[MF_VK_N_WAYS];        /* the first has n_needed 0, the others rise */
     mf_vk_way affine_ways[MF_VK_N_WAYS]; /* of affine weights, read widely; needed by as many */
     mf_vk_way block_ways[MF_VK_N_WAYS];  /* of blocks, likewise */
+    mf_vk_way long_ways[MF_VK_N_WAYS];   /* of affine weights whose rows have many tiles */
+    mf_vk_way narrow_way;                /* one tile of a row at a time, where that saves some */
     uint32_t attention_ahead; /* slices of keys on their way in attention of few queries */
     uint32_t team_rows;       /* of a team of experts_out.comp */
     uint32_t unit_groups;     /* workgroups that large tiles of matmul_units.comp leave at least */

@@ -33,11 +33,6 @@ typedef struct run {
     uint64_t pages;
 } run;
 
-typedef struct merge_push {
-    uint64_t out, sums, ends, sinks, kept_before, kept, sequences;
-    uint32_t n_sequences, first_row, n_heads, value_dim, window, first_block, n_blocks, n_positions;
-} merge_push;
-
 /* As attention_one.comp's. */
 typedef struct one_push {
     uint64_t q, sinks, out, sums, ends, pages, k_offset, v_offset, fresh_k, fresh_v;
@@ -93,6 +88,11 @@ static mf_vk_attention of_op(const mf_vk_backend *be, const mf_op *op)
     a.is_software = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     a.ahead = be->tuning.attention_ahead;
     return a;
+}
+
+mf_vk_attention mf_vk_latent_attention(const mf_vk_backend *be, const mf_op *op)
+{
+    return of_op(be, op);
 }
 
 /* ---------------------------------------------------------------------------------- kernels -- */
@@ -519,17 +519,17 @@ mf_vk_tile_push mf_vk_tile_push_of(const mf_vk_backend *be, const mf_vk_attentio
 }
 
 /* Where the blocks' sums go, and the push of what merges them. */
-static merge_push begin_split(mf_vk_backend *be, const mf_vk_attention *a, uint32_t most)
+static mf_vk_merge_push begin_split(mf_vk_backend *be, const mf_vk_attention *a, uint32_t most)
 {
     const uint64_t n = (uint64_t)a->op->n_rows * a->n_heads, kept = 2 * n * sizeof(float);
-    merge_push join = {.out = mf_vk_address(be, a->out),
-                       .sinks = a->is_latent ? 0 : mf_vk_address(be, a->q_rot),
-                       .sequences = sequences_address(be, a),
-                       .n_sequences = be->batches.n_sequences,
-                       .first_row = a->op->first_row,
-                       .n_heads = a->n_heads,
-                       .value_dim = a->value_dim,
-                       .window = a->window};
+    mf_vk_merge_push join = {.out = mf_vk_address(be, a->out),
+                             .sinks = a->is_latent ? 0 : mf_vk_address(be, a->q_rot),
+                             .sequences = sequences_address(be, a),
+                             .n_sequences = be->batches.n_sequences,
+                             .first_row = a->op->first_row,
+                             .n_heads = a->n_heads,
+                             .value_dim = a->value_dim,
+                             .window = a->window};
     join.sums = mf_vk_scratch(be, n * most * a->value_dim * sizeof(float));
     join.ends = mf_vk_scratch(be, n * most * 2 * sizeof(float));
     join.kept_before = mf_vk_scratch(be, kept);
@@ -546,7 +546,7 @@ static uint32_t most_blocks(const mf_vk_backend *be, const mf_vk_attention *a, c
 }
 
 /* The next round's blocks, from the `at`-th of the survey on. */
-static void next_blocks(merge_push *join, const survey *s, uint32_t at, uint32_t most)
+static void next_blocks(mf_vk_merge_push *join, const survey *s, uint32_t at, uint32_t most)
 {
     const uint64_t kept_before = join->kept_before;
     join->kept_before = join->kept;
@@ -555,7 +555,7 @@ static void next_blocks(merge_push *join, const survey *s, uint32_t at, uint32_t
     join->n_blocks = s->n_blocks - at < most ? s->n_blocks - at : most;
 }
 
-static void merge(mf_vk_backend *be, const mf_vk_attention *a, const merge_push *join)
+void mf_vk_merge(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_merge_push *join)
 {
     const mf_vk_kernel kernel = merge_kernel();
     mf_vk_step(be);
@@ -571,7 +571,7 @@ static void attend_split(mf_vk_backend *be, const mf_vk_attention *a, const mf_v
                          uint32_t n_positions)
 {
     const uint32_t most = most_blocks(be, a, s);
-    merge_push join = begin_split(be, a, most);
+    mf_vk_merge_push join = begin_split(be, a, most);
     join.n_positions = n_positions;
     push->sums = join.sums;
     push->ends = join.ends;
@@ -583,7 +583,7 @@ static void attend_split(mf_vk_backend *be, const mf_vk_attention *a, const mf_v
             mf_vk_step(be);
         mf_vk_dispatch(be, kernel, push, sizeof *push,
                        (const uint32_t[]){n_tiles, a->n_kv_heads, push->n_blocks});
-        merge(be, a, &join);
+        mf_vk_merge(be, a, &join);
     }
 }
 
@@ -630,11 +630,19 @@ static uint32_t one_queries(const mf_vk_attention *a, uint32_t n_blocks)
     return n;
 }
 
+mf_vk_merge_push mf_vk_row_split(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_one *o)
+{
+    const survey s = {.first_block = o->first_block, .n_blocks = o->n_blocks};
+    mf_vk_merge_push join = begin_split(be, a, o->n_blocks);
+    next_blocks(&join, &s, 0, o->n_blocks);
+    join.n_positions = o->position + 1;
+    return join;
+}
+
 /* One row of one sequence, and no more blocks than there is room for. */
 static void attend_one(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_one *o)
 {
     const mf_vk_kernel kernel = one_kernel(be, a, o->n_queries);
-    const survey s = {.first_block = o->first_block, .n_blocks = o->n_blocks};
     const uint32_t groups[] = {mf_vk_groups(per_key_head(a), o->n_queries), a->n_kv_heads,
                                o->n_blocks};
     one_push push = one_push_of(be, a, o);
@@ -642,14 +650,12 @@ static void attend_one(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk_
         mf_vk_dispatch(be, &kernel, &push, sizeof push, groups);
         return;
     }
-    merge_push join = begin_split(be, a, o->n_blocks);
-    next_blocks(&join, &s, 0, o->n_blocks);
-    join.n_positions = push.position + 1;
+    const mf_vk_merge_push join = mf_vk_row_split(be, a, o);
     push.sums = join.sums;
     push.ends = join.ends;
     push.n_blocks = o->n_blocks;
     mf_vk_dispatch(be, &kernel, &push, sizeof push, groups);
-    merge(be, a, &join);
+    mf_vk_merge(be, a, &join);
 }
 
 static void attend_units(mf_vk_backend *be, const mf_vk_attention *a)
@@ -680,10 +686,21 @@ static void attend_units(mf_vk_backend *be, const mf_vk_attention *a)
                    (const uint32_t[]){n_tiles, a->n_kv_heads});
 }
 
-static bool can_split(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t n_blocks)
+bool mf_vk_can_split(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t n_blocks)
 {
     return split_bytes(a, n_blocks) <= SPLIT_BYTES &&
            split_bytes(a, n_blocks) <= be->rings[MF_VK_RING_SCRATCH].most_needed;
+}
+
+bool mf_vk_row_of(const mf_vk_backend *be, const mf_vk_attention *a, mf_vk_one *out)
+{
+    const survey s = survey_runs(be, a);
+    run r;
+    if (a->op->n_rows != 1 || be->batches.n_sequences != 1 || s.n_blocks == 0 ||
+        !is_aligned(be, a) || !run_of(be, a, 0, &r))
+        return false;
+    *out = (mf_vk_one){r.pages, r.position, a->window, s.first_block, s.n_blocks, 0};
+    return true;
 }
 
 /* attention_one.comp reads keys as often as there are workgroups for them: not where they are many.
@@ -691,15 +708,10 @@ static bool can_split(const mf_vk_backend *be, const mf_vk_attention *a, uint32_
 static bool takes_one(const mf_vk_backend *be, const mf_vk_attention *a, uint32_t most_groups,
                       mf_vk_one *out)
 {
-    const survey s = survey_runs(be, a);
-    const uint32_t n_queries = one_queries(a, s.n_blocks);
-    run r;
-    if (a->op->n_rows != 1 || be->batches.n_sequences != 1 || s.n_blocks == 0 ||
-        !has_one_kernel(be, a) || one_groups(a, s.n_blocks, n_queries) > most_groups ||
-        !is_aligned(be, a) || !run_of(be, a, 0, &r))
+    if (!has_one_kernel(be, a) || !mf_vk_row_of(be, a, out))
         return false;
-    *out = (mf_vk_one){r.pages, r.position, a->window, s.first_block, s.n_blocks, n_queries};
-    return true;
+    out->n_queries = one_queries(a, out->n_blocks);
+    return one_groups(a, out->n_blocks, out->n_queries) <= most_groups;
 }
 
 bool mf_vk_one_of(const mf_vk_backend *be, const mf_op *op, uint32_t most_groups, mf_vk_one *out)
@@ -737,7 +749,7 @@ void mf_vk_tiles_attend(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk
                         mf_vk_tile_push *push, uint32_t n_tiles, uint32_t n_positions)
 {
     const survey s = {.n_blocks = mf_vk_groups(n_positions, BLOCK)};
-    if (s.n_blocks > 1 && n_tiles < MF_VK_ENOUGH_GROUPS && can_split(be, a, 1))
+    if (s.n_blocks > 1 && n_tiles < MF_VK_ENOUGH_GROUPS && mf_vk_can_split(be, a, 1))
         attend_split(be, a, kernel, &s, push, n_tiles, n_positions);
     else
         dispatch_tiles(be, kernel, push, sizeof *push, &push->tiles,
@@ -754,7 +766,7 @@ static void record(mf_vk_backend *be, const mf_op *op)
         return;
     }
     mf_vk_one one;
-    if (takes_one(be, &a, MF_VK_ONE_GROUPS, &one) && can_split(be, &a, one.n_blocks)) {
+    if (takes_one(be, &a, MF_VK_ONE_GROUPS, &one) && mf_vk_can_split(be, &a, one.n_blocks)) {
         mf_vk_attention_append(be, &a);
         attend_one(be, &a, &one);
         return;
@@ -770,8 +782,8 @@ static void record(mf_vk_backend *be, const mf_op *op)
     if (tiles == NULL)
         return;
     (void)list_tiles(be, &a, v.n_queries, tiles);
-    const bool is_split =
-        s.n_blocks > 1 && n_tiles * a.n_kv_heads < MF_VK_ENOUGH_GROUPS && can_split(be, &a, 1);
+    const bool is_split = s.n_blocks > 1 && n_tiles * a.n_kv_heads < MF_VK_ENOUGH_GROUPS &&
+                          mf_vk_can_split(be, &a, 1);
     const mf_vk_kernel kernel = mf_vk_tile_kernel(&a, &v);
     mf_vk_attention_append(be, &a);
     if (!reads_fresh(&kernel))

@@ -29,6 +29,7 @@ static const mf_vk_op *const ops[] = {
     [MF_OP_MIXTURE] = &mf_vk_op_mixture,
     [MF_OP_LINEAR_ROW] = &mf_vk_op_linear_row,
     [MF_OP_ATTEND_ROW] = &mf_vk_op_attend_row,
+    [MF_OP_LATENT_ROW] = &mf_vk_op_latent_row,
     [MF_OP_TO_HOST] = &mf_vk_op_to_host,
     [MF_OP_FROM_HOST] = &mf_vk_op_from_host,
     [MF_OP_STREAMS_IN] = &mf_vk_op_streams_in,

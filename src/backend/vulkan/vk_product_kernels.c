@@ -218,6 +218,8 @@ const mf_vk_tuning mf_vk_tuning_default = {
     .affine_ways =
         {{1, 1, 0}, {2, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {32, 4, 1 << 22}},
     .block_ways = {{1, 1, 0}, {2, 2, 1 << 16}, {8, 2, 1 << 18}, {16, 2, 3 << 18}, {16, 2, 1 << 22}},
+    .long_ways = {{1, 1, 0}, {2, 2, 1 << 16}, {8, 4, 1 << 18}, {16, 2, 3 << 17}, {32, 2, 3 << 18}},
+    .narrow_way = {8, 8, 3 << 17},
     .attention_ahead = 2,
     .team_rows = 4,
     .unit_groups = 256,
@@ -233,11 +235,28 @@ static bool is_known(const mf_weight_shape *shape, bool is_wide)
                        mf_vk_is_blocks(shape));
 }
 
+static bool is_quantised(const mf_weight_shape *shape, bool is_wide)
+{
+    return is_known(shape, is_wide) && shape->kind != MF_WEIGHT_FLOAT;
+}
+
+/* The last way: tiles of a row one after another. Side by side an eighth of the lanes or more would
+ * have none at the row's end. */
+#define NARROW MF_VK_N_WAYS
+
+static bool can_be_narrow(const mf_weight_shape *shape, bool is_wide)
+{
+    const uint32_t n_tiles = mf_vk_groups(shape->n_cols, TILE), span = span_of(shape->n_cols);
+    return is_quantised(shape, is_wide) && 8 * n_tiles <= 7 * mf_vk_groups(n_tiles, span) * span;
+}
+
 static const mf_vk_way *ways_of(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_wide)
 {
-    if (!is_known(shape, is_wide) || shape->kind == MF_WEIGHT_FLOAT)
+    if (!is_quantised(shape, is_wide))
         return be->tuning.ways;
-    return shape->kind == MF_WEIGHT_AFFINE ? be->tuning.affine_ways : be->tuning.block_ways;
+    if (shape->kind != MF_WEIGHT_AFFINE)
+        return be->tuning.block_ways;
+    return span_of(shape->n_cols) == MOST_SPAN ? be->tuning.long_ways : be->tuning.affine_ways;
 }
 
 static uint32_t way_of(const mf_vk_backend *be, const mf_weight_shape *shape, bool is_pair,
@@ -245,34 +264,39 @@ static uint32_t way_of(const mf_vk_backend *be, const mf_weight_shape *shape, bo
 {
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     const mf_vk_way *ways = ways_of(be, shape, is_wide);
-    const uint64_t n = n_rows * (is_pair ? 2 : 1) * span_of(shape->n_cols) * TEAM;
+    const uint64_t n_narrow =
+        n_rows * (is_pair ? 2 : 1) * TEAM * (is_processor ? LANES_OF_PROCESSORS : 1);
+    const uint64_t n = n_narrow * span_of(shape->n_cols);
     uint32_t way = 0;
-    while (is_wide && way + 1 < MF_VK_N_WAYS &&
-           n * (is_processor ? LANES_OF_PROCESSORS : 1) >= ways[way + 1].n_needed)
+    if (can_be_narrow(shape, is_wide) && n_narrow >= be->tuning.narrow_way.n_needed)
+        return NARROW;
+    while (is_wide && way + 1 < MF_VK_N_WAYS && n >= ways[way + 1].n_needed)
         way++;
     return way;
 }
 
 /* How a kernel of one token is cut. */
 typedef struct cut {
-    uint32_t n_threads, n_rows, n_ahead; /* rows of a lane; of them on their way at once */
+    uint32_t span, n_threads, n_rows, n_ahead; /* rows of a lane; of them on their way at once */
 } cut;
 
 /* A row of many tiles has twice the invocations for two side by side; floats take registers. */
 static cut cut_of(const mf_vk_backend *be, const mf_vk_product *p, uint32_t which, bool is_wide)
 {
-    const mf_vk_way *way = &ways_of(be, p->shape, is_wide)[which];
+    const mf_vk_way *way =
+        which == NARROW ? &be->tuning.narrow_way : &ways_of(be, p->shape, is_wide)[which];
     const bool is_processor = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    const uint32_t span = span_of(p->shape->n_cols), n_matrices = p->is_pair ? 2 : 1;
-    const bool is_double =
-        is_known(p->shape, is_wide) && span == MOST_SPAN && p->shape->kind != MF_WEIGHT_FLOAT;
+    const uint32_t span = which == NARROW ? 1 : span_of(p->shape->n_cols);
+    const uint32_t n_matrices = p->is_pair ? 2 : 1;
+    const bool is_double = is_quantised(p->shape, is_wide) && span == MOST_SPAN;
     const uint32_t halves = is_double && way->n_chunks > 1 ? 2 : 1;
     const uint32_t n_way = way->n_chunks / halves, most = span == 1 ? 8 : 16;
     const uint32_t n_chunks = n_way < most ? n_way : most;
-    const uint32_t wanted = is_double ? 4 : way->n_ahead;
+    const uint32_t wanted = is_double && p->shape->kind != MF_WEIGHT_AFFINE ? 4 : way->n_ahead;
     const uint32_t n_ahead = wanted < n_chunks ? wanted : n_chunks;
     const uint32_t n_rows = n_chunks > n_matrices ? n_chunks / n_matrices : 1;
-    return (cut){.n_threads = is_double ? 2 * THREADS : THREADS,
+    return (cut){.span = span,
+                 .n_threads = is_double ? 2 * THREADS : THREADS,
                  .n_rows = n_rows,
                  .n_ahead = span == 1                              ? n_rows
                             : is_processor || n_ahead < n_matrices ? 1
@@ -288,7 +312,7 @@ static mf_vk_kernel one_kernel(const mf_vk_backend *be, const mf_vk_product *p, 
     const mf_vk_steps none = {0}, *steps = p->steps != NULL ? p->steps : &none;
     mf_vk_kernel k = {shader_of(be, MATVEC_ONE, p->shape, p->is_pair), 1, {c.n_threads}};
     mf_vk_weight_constants(p->shape, &k);
-    k.constants[k.n_constants++] = span_of(p->shape->n_cols);
+    k.constants[k.n_constants++] = c.span;
     k.constants[k.n_constants++] = c.n_rows;
     k.constants[k.n_constants++] = is_wide;
     k.constants[k.n_constants++] = c.n_ahead;
@@ -415,7 +439,7 @@ static mf_status reserve_ones(mf_vk_backend *be, const mf_vk_product *p, uint64_
 {
     for (uint32_t is_wide = 0; is_wide <= mf_vk_has_wide(p->shape); is_wide++) {
         const uint32_t most = way_of(be, p->shape, p->is_pair, is_wide != 0, n_rows);
-        for (uint32_t way = 0; way <= most; way++) {
+        for (uint32_t way = 0; way <= most; way++) { /* NARROW is the last */
             const mf_vk_kernel k = one_kernel(be, p, way, is_wide != 0, p->shape->n_rows);
             const mf_vk_kernel beside_less = one_kernel(be, p, way, is_wide != 0, 0);
             MF_TRY(mf_vk_prepare(be, &k, error));

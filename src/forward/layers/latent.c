@@ -110,6 +110,18 @@ static mf_op attention(const mf_runner *r, uint32_t layer, uint32_t first, uint3
                                .n_positions = r->plan.n_context}};
 }
 
+static mf_op norm_of(uint32_t n_rows, mf_span x, mf_span weight, uint32_t n_cols, uint32_t stride)
+{
+    return (mf_op){.kind = MF_OP_RMSNORM,
+                   .n_rows = n_rows,
+                   .u.rmsnorm = {.x = x,
+                                 .weight = weight,
+                                 .out = x,
+                                 .n_cols = n_cols,
+                                 .stride = stride,
+                                 .eps = LATENT_NORM_EPS}};
+}
+
 /* Keys of an indexer, normed about their mean. */
 static mf_op index_norm(const mf_runner *r, uint32_t n_rows, mf_span weight)
 {
@@ -122,6 +134,69 @@ static mf_op index_norm(const mf_runner *r, uint32_t n_rows, mf_span weight)
                                  .n_cols = r->h.index_dim,
                                  .eps = LATENT_NORM_EPS,
                                  .is_centred = true}};
+}
+
+/* The projections of the layer's normed input. */
+static mf_op project(const mf_runner *r, uint32_t n_rows, const mf_latent_weights *w,
+                     const mf_span *s)
+{
+    const bool has_rank = r->h.q_rank != 0;
+    return (mf_op){.kind = MF_OP_MATMUL,
+                   .n_rows = n_rows,
+                   .u.matmul = {.x = r->plan.h,
+                                .n = 2,
+                                .weight = {has_rank ? w->q_a : w->q_b, w->kv_a},
+                                .y = {has_rank ? s[Q_LOW] : s[Q], s[KV]}}};
+}
+
+/* One row of one sequence, whose norms are left to what follows them. queries: where they have a
+ * rank; row: all from the latents' norm to what is attended. */
+typedef struct row_ops {
+    mf_op in, queries, norm, rotate_q, rotate_kv, attend, row, out;
+} row_ops;
+
+static void make_row(const mf_runner *r, uint32_t layer, mf_input_step before, row_ops *ops)
+{
+    const mf_hparams *h = &r->h;
+    const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
+    const mf_span *s = r->plan.kind[MF_LAYER_LATENT];
+    ops->in = project(r, 1, w, s);
+    ops->in.u.matmul.x = r->plan.x;
+    ops->in.u.matmul.before = before;
+    ops->queries = (mf_op){
+        .kind = MF_OP_MATMUL,
+        .n_rows = 1,
+        .u.matmul = {
+            .x = s[Q_LOW],
+            .n = 1,
+            .weight = {w->q_b},
+            .y = {s[Q]},
+            .before = {.kind = MF_INPUT_NORMED, .weight = w->q_norm, .eps = LATENT_NORM_EPS}}};
+    ops->norm = norm_of(1, s[KV], w->kv_norm, h->kv_rank, mf_latent_width(h));
+    ops->rotate_q =
+        mf_rope_op(r, 1, floats_at(s[Q], h->nope_dim), h->n_heads, mf_query_width(h), h->head_dim);
+    ops->rotate_kv = mf_rope_op(r, 1, floats_at(s[KV], h->kv_rank), 1, mf_latent_width(h), 0);
+    ops->attend = attention(r, layer, 0, 1);
+    ops->row = (mf_op){.kind = MF_OP_LATENT_ROW,
+                       .n_rows = 1,
+                       .u.latent_row = {&ops->norm, h->never_rotates ? NULL : &ops->rotate_q,
+                                        h->never_rotates ? NULL : &ops->rotate_kv, &ops->attend}};
+    ops->out = mf_fused_out(r, &w->o, s[ATTENDED], (mf_input_step){.kind = MF_INPUT_AS_IT_IS});
+}
+
+/* An indexer wants the normed input, and the queries' latents, too. */
+static mf_status reserve_row(mf_runner *r, uint32_t layer, mf_error *error)
+{
+    bool *has = &r->fused.has_latent[layer], *has_row = &r->fused.has_latent_row[layer];
+    row_ops ops;
+    make_row(r, layer, mf_fused_norm(r, r->weights.layers[layer].input_norm), &ops);
+    *has = r->fused.is_on && !r->h.is_indexed;
+    MF_TRY(mf_joined_reserve(r, &ops.in, has, error));
+    if (r->h.q_rank != 0)
+        MF_TRY(mf_joined_reserve(r, &ops.queries, has, error));
+    MF_TRY(mf_joined_reserve(r, &ops.out, has, error));
+    *has_row = *has;
+    return mf_joined_reserve(r, &ops.row, has_row, error);
 }
 
 static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
@@ -140,20 +215,14 @@ static mf_status reserve(mf_runner *r, uint32_t layer, mf_error *error)
     MF_TRY(reserve_heads(r, &w->key, error));
     MF_TRY(reserve_heads(r, &w->value, error));
     const mf_op attend = attention(r, layer, 0, ROWS_AT_ONCE);
-    return mf_backend_reserve(r->backend, &attend, error);
+    MF_TRY(mf_backend_reserve(r->backend, &attend, error));
+    return reserve_row(r, layer, error);
 }
 
 static void norm(mf_runner *r, uint32_t n_rows, mf_span x, mf_span weight, uint32_t n_cols,
                  uint32_t stride)
 {
-    const mf_op op = {.kind = MF_OP_RMSNORM,
-                      .n_rows = n_rows,
-                      .u.rmsnorm = {.x = x,
-                                    .weight = weight,
-                                    .out = x,
-                                    .n_cols = n_cols,
-                                    .stride = stride,
-                                    .eps = LATENT_NORM_EPS}};
+    const mf_op op = norm_of(n_rows, x, weight, n_cols, stride);
     mf_record(r, &op);
 }
 
@@ -191,15 +260,9 @@ static void make_index(mf_runner *r, uint32_t n_rows, const mf_latent_weights *w
 static void make_inputs(mf_runner *r, uint32_t n_rows, const mf_latent_weights *w, const mf_span *s)
 {
     const mf_hparams *h = &r->h;
-    const bool has_rank = h->q_rank != 0;
-    const mf_op project = {.kind = MF_OP_MATMUL,
-                           .n_rows = n_rows,
-                           .u.matmul = {.x = r->plan.h,
-                                        .n = 2,
-                                        .weight = {has_rank ? w->q_a : w->q_b, w->kv_a},
-                                        .y = {has_rank ? s[Q_LOW] : s[Q], s[KV]}}};
-    mf_record_matmuls(r, &project);
-    if (has_rank) {
+    const mf_op in = project(r, n_rows, w, s);
+    mf_record_matmuls(r, &in);
+    if (h->q_rank != 0) {
         norm(r, n_rows, s[Q_LOW], w->q_norm, h->q_rank, h->q_rank);
         mf_record_matmul(r, n_rows, &w->q_b, s[Q_LOW], s[Q]);
     }
@@ -260,10 +323,47 @@ static void attend(mf_runner *r, uint32_t layer, uint32_t first, uint32_t n)
     expand_values(r, w, floats_at(s[ATTENDED], first * out_width), n);
 }
 
+/* What lies between the products, one after the other. */
+static void record_row(mf_runner *r, const row_ops *ops)
+{
+    mf_record(r, &ops->norm);
+    if (!r->h.never_rotates) {
+        mf_record(r, &ops->rotate_q);
+        mf_record(r, &ops->rotate_kv);
+    }
+    mf_record(r, &ops->attend);
+}
+
+/* Whether that was all. */
+static bool run_row(mf_runner *r, uint32_t layer)
+{
+    const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
+    const mf_span *s = r->plan.kind[MF_LAYER_LATENT];
+    mf_input_step before;
+    row_ops ops;
+    if (!r->fused.has_latent[layer] || !mf_fused_take_norm(r, &before))
+        return false;
+    make_row(r, layer, before, &ops);
+    mf_record(r, &ops.in);
+    if (r->h.q_rank != 0)
+        mf_record(r, &ops.queries);
+    absorb_keys(r, w, s[Q], 1);
+    if (r->fused.has_latent_row[layer])
+        mf_record(r, &ops.row);
+    else
+        record_row(r, &ops);
+    expand_values(r, w, s[ATTENDED], 1);
+    mf_record(r, &ops.out);
+    r->fused.is_added = true;
+    return true;
+}
+
 static void forward(mf_runner *r, uint32_t n_rows, uint32_t layer)
 {
     const mf_latent_weights *w = &r->weights.layers[layer].u.latent;
     const mf_span *s = r->plan.kind[MF_LAYER_LATENT];
+    if (run_row(r, layer))
+        return;
     mf_need_h(r);
     make_inputs(r, n_rows, w, s);
     for (uint32_t first = 0; first < n_rows; first += ROWS_AT_ONCE) {

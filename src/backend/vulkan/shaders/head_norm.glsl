@@ -27,9 +27,4 @@ float normed_column(float x, float scale, float weight)
     return y;
 }
 
-// One of a pair; the other one turns by the same angle, the sine of which is -sine.
-float rotated(float x, float other, float cosine, float sine)
-{
-    precise float y = x * cosine - other * sine;
-    return y;
-}
+#include "rotate.glsl"

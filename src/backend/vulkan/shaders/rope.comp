@@ -4,6 +4,7 @@
 // x cuts the row's pairs of all heads.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "rotate.glsl"
 
 layout(push_constant, scalar) uniform Push {
     Floats x, cosine, sine;
@@ -28,7 +29,7 @@ void main()
         const float sine = p.sine.v[position * n_half + pair];
         const float d = p.is_inverse != 0 ? -sine : sine;
         const float u = x.v[a], v = x.v[b];
-        x.v[a] = u * c - v * d;
-        x.v[b] = v * c + u * d;
+        x.v[a] = rotated(u, v, c, d);
+        x.v[b] = rotated(v, u, c, -d);
     }
 }
