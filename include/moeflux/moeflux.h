@@ -614,7 +614,7 @@ typedef struct mf_store_options {
     /* All zero: the C library's. */
     mf_allocator allocator;
     /* Of all entries on disk together; 0: 8 GiB. What is there beyond it goes when the store is
-     * opened and when something is written. */
+     * opened and when something is written. On a disk that is full, entries go for new ones. */
     uint64_t max_bytes;
     /* Shorter prefixes are not worth an entry; 0: 64. */
     uint64_t min_tokens;
