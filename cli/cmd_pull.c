@@ -111,6 +111,10 @@ static bool parse(pull_args *args, int argc, char **argv, int *exit_code)
         *exit_code = mf_cli_usage_error("pull", "pull: --json wants --dry-run");
         return false;
     }
+    if (args->checks && args->is_dry) {
+        *exit_code = mf_cli_usage_error("pull", "pull: --check and --dry-run exclude each other");
+        return false;
+    }
     if (args->revision && args->given[strcspn(args->given, "@:")] == '@') {
         *exit_code =
             mf_cli_usage_error("pull", "pull: --revision and @REVISION exclude each other");
@@ -253,7 +257,7 @@ static int check(pull_args *args, mf_hub_model *model)
 {
     size_t n_bad = 0;
     mf_error error = {0};
-    if (args->is_dry || !args->checks)
+    if (!args->checks)
         return MF_EXIT_OK;
     if (!mf_hub_check(model, &n_bad, &error))
         return fail(args, &error);

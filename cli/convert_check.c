@@ -21,7 +21,7 @@ static int score_model(const mf_cli_check *c, const char *model, const mf_cli_id
     mf_session *session = NULL;
     mf_error error = {0};
     mf_engine_options_default(&options);
-    options.packed_expert_bits = c->packed_bits;
+    options.packed_expert_bits = model == c->made ? 0 : c->packed_bits; /* of the source */
     options.n_threads = c->n_threads;
     mf_status status = mf_model_inspect(model, &options, &info, &error);
     if (status != MF_OK)

@@ -77,6 +77,12 @@ const char *mf_cli_pulling_model(const mf_cli_parser *parser, mf_cli_pulling *p,
                                         parser->command);
         return NULL;
     }
+    if (p->is_wanted && mf_cli_is_path(given)) {
+        *exit_code = mf_cli_usage_error(parser->command,
+                                        "%s: --while-pulling wants ORG/NAME, '%s' is a path",
+                                        parser->command, given);
+        return NULL;
+    }
     if (!p->is_wanted || is_held(given, &name, &places)) {
         *exit_code = mf_cli_model_find(given, path);
         return *exit_code == MF_EXIT_OK ? path->text : NULL;

@@ -142,7 +142,7 @@ typedef struct mf_engine_options {
     uint32_t n_chunk_tokens;
     /* 0: the model's own; less renormalises over those kept; more is an error. */
     uint32_t n_experts_per_token;
-    /* Packed form only: 4 or 2; 0: whichever directory exists, 4 first. */
+    /* Packed form only, elsewhere an error: 4 or 2; 0: whichever directory exists, 4 first. */
     uint32_t packed_expert_bits;
     /* Compute threads; 0: one per available core. */
     uint32_t n_threads;
@@ -614,7 +614,7 @@ typedef struct mf_store_options {
     /* All zero: the C library's. */
     mf_allocator allocator;
     /* Of all entries on disk together; 0: 8 GiB. What is there beyond it goes when the store is
-     * opened and when something is written. */
+     * opened and when something is written. On a disk that is full, entries go for new ones. */
     uint64_t max_bytes;
     /* Shorter prefixes are not worth an entry; 0: 64. */
     uint64_t min_tokens;

@@ -128,7 +128,18 @@ def fields(struct: Any) -> dict[str, Any]:
     return values
 
 
-class Handle:
+class Uncopied:
+    """What stands for something of the library: a copy would be the same thing twice, and of what
+    ends the one the other would not know."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        name = type(self).__name__
+        raise TypeError(f"{name} cannot be copied or pickled: the library owns what it has")
+
+
+class Handle(Uncopied):
     """Owns what `free` frees, and keeps what must outlive it.
 
     To refer to what must outlive it is not enough: the collector finalizes cycles in any order. So
@@ -176,11 +187,8 @@ class Handle:
     def __del__(self) -> None:
         self._let_go()
 
-    def __reduce__(self) -> Any:
-        raise TypeError("what the library owns cannot be copied or pickled")
 
-
-class Owner:
+class Owner(Uncopied):
     """An object of the library that one thread uses at a time, and that may be closed.
 
     A second thread's call is refused instead of waited with, as is closing while a call is running.

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar
 
+from ._native import Uncopied
 from .answer import Answer, GenerateOptions, events_of, failing_alone, step_answers, texts_of
 from .errors import BudgetError, StateError
 from .reply import Event, Reply
@@ -229,7 +230,7 @@ async def _read(
         worker.leave(request)
 
 
-class AsyncModel:
+class AsyncModel(Uncopied):
     """A model for asyncio. Requests of all coroutines are evaluated together, as many at a time
     as the model has sessions; the others wait.
 

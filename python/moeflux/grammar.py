@@ -6,14 +6,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union, cast
 
-from ._native import Handle, Owner, c_text, check, default, encode_text, ffi, lib, text_of
+from ._native import Handle, Owner, Uncopied, c_text, check, default, encode_text, ffi, lib, text_of
 from .errors import ArgumentError, UnsupportedError
 from .tokenizer import Tokenizer, as_json
 
 Schema = Union[str, Mapping[str, Any], bool]
 
 
-class Vocabulary:
+class Vocabulary(Uncopied):
     """The tokens of a tokenizer by their bytes: made once, for all grammars."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -26,7 +26,7 @@ class Vocabulary:
         return self._handle.pointer
 
 
-class Grammar:
+class Grammar(Uncopied):
     """Compiled from a JSON schema, from rules in GBNF, or any JSON object. Threads may share it."""
 
     def __init__(

@@ -9,7 +9,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Optional
 
-from ._native import Handle, PathLike, check, default, encode_path, exception_of, ffi, filled, lib, text_of
+from ._native import (
+    Handle,
+    PathLike,
+    Uncopied,
+    check,
+    default,
+    encode_path,
+    exception_of,
+    ffi,
+    filled,
+    lib,
+    text_of,
+)
 from .answer import (
     Answer,
     GenerateOptions,
@@ -46,7 +58,7 @@ class StepItem:
     n_done: int = field(default=0, init=False)
 
 
-class Store:
+class Store(Uncopied):
     """Snapshots of prefixes in a directory, which any number of processes may share."""
 
     def __init__(self, directory: PathLike, *, max_bytes: Size = 0, min_tokens: int = 0) -> None:
@@ -62,7 +74,7 @@ class Store:
             check(lib.mf_store_put, self._handle.pointer, pointer)
 
 
-class Model:
+class Model(Uncopied):
     """An open checkpoint: its path, or ORG/NAME of one that the hub's cache holds. Options are those
     of mf_engine_options, by their names.
 

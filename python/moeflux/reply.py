@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from ._native import Handle, check, default, ffi, filled, lib, text_of
+from ._native import Handle, Uncopied, check, default, ffi, filled, lib, text_of
 from .tokenizer import Tokenizer, as_json
 
 
@@ -97,7 +97,7 @@ class Reply:
         return message
 
 
-class Syntax:
+class Syntax(Uncopied):
     """How a checkpoint's model writes thoughts and calls. Threads may share it."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -129,7 +129,7 @@ class Syntax:
         return [text_of(form.stops[i]) for i in range(form.n_stops)]
 
 
-class Parser:
+class Parser(Uncopied):
     """Takes one reply apart. Give it every token but the one that ended it."""
 
     def __init__(

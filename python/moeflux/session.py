@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
-from ._native import Handle, Owner, call, check, ffi, lib
+from ._native import Handle, Owner, Uncopied, call, check, ffi, lib
 from .answer import Answer, GenerateOptions, Stream, events_of, texts_of
 from .errors import BudgetError, StateError
 from .reply import Event, Reply
@@ -32,7 +32,7 @@ _NOTHING: tuple[int, list[int]] = (0, [])
 _FEW_TOKENS = 8
 
 
-class Cancel:
+class Cancel(Uncopied):
     """A wish to stop, of whoever has it; any thread may request it."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Optional, Union
 from ._native import (
     Handle,
     PathLike,
+    Uncopied,
     c_text,
     call,
     check,
@@ -106,7 +107,7 @@ class ChatTemplate:
         return params, keeps
 
 
-class Decoder:
+class Decoder(Uncopied):
     """Tokens to text as they come: an unfinished character is held back."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -130,7 +131,7 @@ class Decoder:
         return self.push(-1)
 
 
-class Tokenizer:
+class Tokenizer(Uncopied):
     """Opened from a checkpoint's directory or a GGUF file; any thread may use it.
 
     It has no close: it goes when nobody refers to it any more.

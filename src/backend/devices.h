@@ -34,6 +34,8 @@ typedef struct mf_device_needs {
 
 /* The best device for it, and why in a few words: a discrete GPU with everything and enough memory,
  * else the CPU. */
+typedef void (*mf_device_choose_fn)(const mf_device_needs *needs, mf_device_place *out,
+                                    char why[MF_DEVICE_WHY_BYTES]);
 void mf_device_choose(const mf_device_needs *needs, mf_device_place *out,
                       char why[MF_DEVICE_WHY_BYTES]);
 /* The same among devices that are known: the index of one, or -1. */

@@ -31,7 +31,8 @@ typedef struct mf_checkpoint {
     uint32_t packed_bits; /* 4 or 2, of the packed experts */
 } mf_checkpoint;
 
-/* packed_bits: 4, 2, or 0 for whichever directory exists (4 first); ignored for other forms. */
+/* packed_bits: 4, 2, or 0 for whichever directory exists (4 first); not looked at for other
+ * forms. */
 mf_status mf_checkpoint_open(const mf_allocator *a, const char *dir, uint32_t packed_bits,
                              mf_source **out, mf_error *error);
 

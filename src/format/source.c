@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-mf_status mf_source_open(const mf_allocator *a, const char *path, uint32_t packed_bits,
-                         mf_source **out, mf_error *error)
+static mf_status open_form(const mf_allocator *a, const char *path, uint32_t packed_bits,
+                           mf_source **out, mf_error *error)
 {
     if (mf_aligned_is_there(path))
         return mf_aligned_open(a, path, out, error);
@@ -21,6 +21,22 @@ mf_status mf_source_open(const mf_allocator *a, const char *path, uint32_t packe
     if (is_gguf)
         return mf_gguf_source_open(a, file, out, error);
     return mf_checkpoint_open(a, path, packed_bits, out, error);
+}
+
+mf_status mf_source_open(const mf_allocator *a, const char *path, uint32_t packed_bits,
+                         mf_source **out, mf_error *error)
+{
+    mf_source *source;
+    MF_TRY(open_form(a, path, packed_bits, &source, error));
+    /* here, for every form: whoever asks for bits would take others for those */
+    if (packed_bits != 0 && (source->form == NULL || strcmp(source->form, "packed") != 0)) {
+        mf_source_close(&source);
+        return mf_fail(error, MF_ERR_ARGUMENT,
+                       "%s: packed_expert_bits is %u, but the model is not in the packed form",
+                       path, packed_bits);
+    }
+    *out = source;
+    return MF_OK;
 }
 
 void mf_source_close(mf_source **source)

@@ -269,7 +269,8 @@ struct mf_source {
     void *watcher;  /* whoever put operations of its own before those of the form */
 };
 
-/* Opens what lies at path, in whichever form. packed_bits as in mf_engine_options. */
+/* Opens what lies at path, in whichever form. packed_bits as in mf_engine_options:
+ * MF_ERR_ARGUMENT where they are given for another form than the packed one. */
 mf_status mf_source_open(const mf_allocator *a, const char *path, uint32_t packed_bits,
                          mf_source **out, mf_error *error);
 /* Takes NULL inside. */

@@ -324,7 +324,7 @@ static mf_status open_on(const char *path, const mf_engine_options *options,
 }
 
 /* What "auto" chose could not be opened: the CPU, which says what it lacks if it cannot be either.
- */
+ * Then nothing is said of the other device, which may well be no worse: the model may be wrong. */
 static mf_status open_on_cpu(const char *path, mf_engine_options *options,
                              const mf_engine_hooks *hooks, mf_engine_devices *devices,
                              mf_engine **out, mf_error *error)
@@ -332,12 +332,12 @@ static mf_status open_on_cpu(const char *path, mf_engine_options *options,
     char line[sizeof error->message + 64];
     snprintf(line, sizeof line, "%s cannot be used: %s", devices->dense.name,
              error != NULL ? error->message : "it could not be opened");
-    if (options->log != NULL)
-        options->log(options->log_user, MF_LOG_WARNING, line);
     options->device = "cpu";
     *devices = (mf_engine_devices){.dense = {.name = "cpu"}, .experts = devices->experts};
     snprintf(devices->why, sizeof devices->why, "%.*s", (int)sizeof devices->why - 1, line);
-    return open_on(path, options, hooks, devices, out, error);
+    MF_TRY(open_on(path, options, hooks, devices, out, error));
+    say(*out, MF_LOG_WARNING, line);
+    return MF_OK;
 }
 
 mf_status mf_engine_open_with(const char *path, const mf_engine_options *options,
@@ -347,6 +347,8 @@ mf_status mf_engine_open_with(const char *path, const mf_engine_options *options
     mf_engine_devices devices;
     MF_TRY(mf_engine_options_take(options, &given, error));
     MF_TRY(mf_engine_devices_find(&devices, &given, error));
+    if (hooks->choose_device != NULL)
+        devices.choose = hooks->choose_device;
     mf_status status = open_on(path, &given, hooks, &devices, out, error);
     if (status != MF_OK && devices.is_auto && devices.dense.takes_promise)
         status = open_on_cpu(path, &given, hooks, &devices, out, error);

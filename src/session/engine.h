@@ -3,6 +3,7 @@
 #ifndef MF_SESSION_ENGINE_H
 #define MF_SESSION_ENGINE_H
 
+#include "backend/devices.h"
 #include "base/checksum.h"
 #include "forward/runner.h"
 #include "session/draft_profit.h"
@@ -93,6 +94,7 @@ typedef struct mf_engine_hooks {
     void *experts_ctx;
     void (*memory_sample)(void *ctx, struct mf_memory_sample *out); /* what the machine can spare */
     void *memory_ctx;
+    mf_device_choose_fn choose_device; /* for "auto" */
 } mf_engine_hooks;
 
 /* mf_engine_open with hooks; for tests. */

@@ -29,7 +29,8 @@ mf_status mf_engine_devices_find(mf_engine_devices *d, mf_engine_options *o, mf_
     const bool is_hybrid = mf_backend_is_hybrid(o->expert_device);
     *d = (mf_engine_devices){.is_auto = is_auto(o->device),
                              .hybrid = is_hybrid ? o->expert_device : NULL,
-                             .precision = o->precision};
+                             .precision = o->precision,
+                             .choose = mf_device_choose};
     const char *dense = o->device == NULL || d->is_auto ? "cpu" : o->device;
     MF_TRY(mf_device_find("device", dense, o->device_bytes, &d->dense, error));
     MF_TRY(mf_backend_check_expert_device(o->expert_device, error));
@@ -77,7 +78,7 @@ mf_status mf_engine_devices_choose(mf_engine_devices *d, mf_model *m, mf_engine_
     const mf_device_needs needs = {.least_bytes = budget.device_floor_bytes,
                                    .device_bytes = o->device_bytes,
                                    .has_room_for_host = budget.n_slots != 0};
-    mf_device_choose(&needs, &d->dense, d->why);
+    d->choose(&needs, &d->dense, d->why);
     return plan(d, m, o, error);
 }
 

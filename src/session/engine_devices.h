@@ -12,6 +12,7 @@ typedef struct mf_engine_devices {
     bool is_auto, are_apart;
     const char *hybrid;            /* the experts' name, if it is such a one; else NULL */
     mf_precision precision;        /* as it was given */
+    mf_device_choose_fn choose;    /* what "auto" is; mf_device_choose but for tests */
     char why[MF_DEVICE_WHY_BYTES]; /* "auto" is what it is; empty: it was named */
 } mf_engine_devices;
 

@@ -46,8 +46,8 @@ typedef struct mf_store_addition {
     void *ctx;
 } mf_store_addition;
 
-/* Adds an entry, evicting others where the limit asks for it; does nothing if there is one of these
- * tokens. On failure the store is as it was, evictions apart. */
+/* Adds an entry, evicting others where the limit or a full disk asks for it; does nothing if there
+ * is one of these tokens. On failure the store is as it was, evictions apart. */
 mf_status mf_store_add(mf_store *store, const mf_store_addition *addition, mf_error *error);
 
 #define MF_STORE_NAME_CHARS 48

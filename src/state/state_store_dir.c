@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* Changes within one tick of the file system's clock leave the same mtime. */
@@ -315,12 +316,29 @@ static void remove_bad(mf_store *s)
     closedir(d);
 }
 
+static mf_status evict(mf_store *s, mf_store_entry *e, mf_error *error)
+{
+    if (unlinkat(s->dir_fd, e->name, 0) != 0 && errno != ENOENT)
+        return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be removed", s->dir, e->name);
+    mf_store_log(s, MF_LOG_INFO, "%s/%s evicted: %llu tokens, %llu hits", s->dir, e->name,
+                 (unsigned long long)e->n_tokens, (unsigned long long)e->n_hits);
+    s->n_evicted++;
+    mf_store_entry_drop(s, e);
+    return MF_OK;
+}
+
+static uint64_t entries_bytes(const mf_store *s)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < s->n_entries; i++)
+        total += s->entries[i]->n_bytes;
+    return total;
+}
+
 mf_status mf_store_make_room(mf_store *s, uint64_t n_bytes, mf_error *error)
 {
     const uint64_t max_bytes = s->options.max_bytes;
-    uint64_t total = s->other_bytes;
-    for (size_t i = 0; i < s->n_entries; i++)
-        total += s->entries[i]->n_bytes;
+    uint64_t total = s->other_bytes + entries_bytes(s);
     if (total + n_bytes > max_bytes) {
         uint64_t before = s->other_bytes;
         remove_bad(s);
@@ -332,29 +350,52 @@ mf_status mf_store_make_room(mf_store *s, uint64_t n_bytes, mf_error *error)
             return mf_fail(error, MF_ERR_BUDGET,
                            "%s: %llu bytes do not fit beside what others are writing", s->dir,
                            (unsigned long long)n_bytes);
-        if (unlinkat(s->dir_fd, e->name, 0) != 0 && errno != ENOENT)
-            return mf_fail_os(error, MF_ERR_IO, errno, "%s/%s: cannot be removed", s->dir, e->name);
-        mf_store_log(s, MF_LOG_INFO, "%s/%s evicted: %llu tokens, %llu hits", s->dir, e->name,
-                     (unsigned long long)e->n_tokens, (unsigned long long)e->n_hits);
         total -= e->n_bytes;
-        s->n_evicted++;
-        mf_store_entry_drop(s, e);
+        MF_TRY(evict(s, e, error));
     }
     return MF_OK;
 }
 
-/* All of the space at once: a full disk is found before anything is written. */
-static mf_status take_space(const mf_store *s, int fd, uint64_t n_bytes, mf_error *error)
+/* All of the space at once: a full disk is found before anything is written. An errno, or 0. */
+static int try_space(int fd, uint64_t n_bytes)
 {
     mf_write_guard guard;
     mf_write_guard_begin(&guard);
-    bool done = fallocate(fd, 0, 0, (off_t)n_bytes) == 0;
-    if (!done && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR))
-        done = ftruncate(fd, (off_t)n_bytes) == 0;
+    int failure = fallocate(fd, 0, 0, (off_t)n_bytes) == 0 ? 0 : errno;
+    if (failure == EOPNOTSUPP || failure == ENOSYS || failure == EINTR)
+        failure = ftruncate(fd, (off_t)n_bytes) == 0 ? 0 : errno;
     mf_write_guard_end(&guard);
-    return done ? MF_OK
-                : mf_fail_os(error, MF_ERR_IO, errno, "%s: no room for %llu bytes", s->dir,
-                             (unsigned long long)n_bytes);
+    return failure;
+}
+
+/* Whether the disk would have room for a file, which may have a part of it already, without the
+ * entries. If not, none of them need go. */
+static bool could_fit(const mf_store *s, int fd, uint64_t n_bytes)
+{
+    struct statvfs fs;
+    struct stat st;
+    if (fstatvfs(fd, &fs) != 0 || fstat(fd, &st) != 0)
+        return false;
+    const uint64_t here = (uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)st.st_blocks * 512;
+    return here + entries_bytes(s) >= n_bytes;
+}
+
+/* A disk that others have filled is a smaller limit: the least useful entries go for it, too. */
+static mf_status take_space(mf_store *s, int fd, uint64_t n_bytes, mf_error *error)
+{
+    int failure = try_space(fd, n_bytes);
+    if (failure == ENOSPC) {
+        remove_bad(s);
+        failure = try_space(fd, n_bytes);
+    }
+    for (mf_store_entry *e = least_useful(s);
+         failure == ENOSPC && e != NULL && could_fit(s, fd, n_bytes); e = least_useful(s)) {
+        MF_TRY(evict(s, e, error));
+        failure = try_space(fd, n_bytes);
+    }
+    return failure == 0 ? MF_OK
+                        : mf_fail_os(error, MF_ERR_IO, failure, "%s: no room for %llu bytes",
+                                     s->dir, (unsigned long long)n_bytes);
 }
 
 mf_status mf_store_tmp_create(mf_store *s, const char *name, uint64_t n_bytes,

@@ -475,6 +475,13 @@ static mf_status check_options(mf_bpe *bpe, const mf_json *json, mf_error *error
                            json->path, affixes[i],
                            yyjson_is_str(value) ? yyjson_get_str(value) : "?");
     }
+    yyjson_val *dropout = yyjson_obj_get(model, "dropout"); /* leaves merges out, at random */
+    if (dropout != NULL && !yyjson_is_null(dropout) &&
+        (!yyjson_is_num(dropout) || yyjson_get_num(dropout) != 0))
+        return mf_fail(error, MF_ERR_UNSUPPORTED,
+                       "%s: model.dropout: expected null or 0, by which the same text has the same "
+                       "ids each time",
+                       json->path);
     if (bpe->of_characters)
         return read_unknown(bpe, json, error);
     if (mf_bpe_index_bytes(bpe)) /* nothing is ever unknown, so neither option matters */

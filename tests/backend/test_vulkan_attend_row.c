@@ -139,10 +139,7 @@ static uint64_t run(play *p, const sizes *s, uint32_t position, bool is_joined, 
     for (uint32_t t = 0; t < N_TOKENS; t++) {
         const mf_sequence one = {.n_rows = 1, .position = position + t, .pages = p->pages};
         be->ops->begin_batch(be, &one, 1);
-        const uint64_t n_before = joined_dispatches(&p->all);
-        for (uint32_t i = 0; i < (is_joined ? 1 : N_OPS); i++)
-            be->ops->record(be, is_joined ? joined[i] : apart[i]);
-        n += joined_dispatches(&p->all) - n_before;
+        n += joined_record(&p->all, is_joined ? joined : apart, is_joined ? 1 : N_OPS);
         be->ops->read(be, slot(p, X), out->x[t], s->n_cols * sizeof(float));
         REQUIRE_OK(mf_backend_read(be, p->pages[(position + t) / MF_PAGE_TOKENS], out->page[t],
                                    p->page_bytes, &error),

@@ -129,10 +129,7 @@ static uint64_t run(play *p, const sizes *s, uint32_t position, bool is_joined, 
         be->ops->write(be, slot(p, KV), p->all.image + shift, 576 * sizeof(float));
         be->ops->write(be, slot(p, Q), p->all.image + shift, 2 * JOINED_SLOT);
         be->ops->begin_batch(be, &one, 1);
-        const uint64_t n_before = joined_dispatches(&p->all);
-        for (uint32_t i = 0; i < n_ops; i++)
-            be->ops->record(be, ops[i]);
-        n += joined_dispatches(&p->all) - n_before;
+        n += joined_record(&p->all, ops, n_ops);
         be->ops->read(be, slot(p, OUT), out->out[t], out_bytes);
         REQUIRE_OK(mf_backend_read(be, p->pages[(position + t) / MF_PAGE_TOKENS], out->page[t],
                                    p->page_bytes, &error),

@@ -117,10 +117,7 @@ static uint64_t run(play *p, const sizes *s, bool is_joined, results *out)
         const mf_span before = t == 0 ? (mf_span){{0}, 0} : state[t > 1];
         const mf_sequence one = {.n_rows = 1, .position = t, .state = {before, state[t > 0]}};
         be->ops->begin_batch(be, &one, 1);
-        const uint64_t n_before = joined_dispatches(&p->all);
-        for (uint32_t i = 0; i < (is_joined ? 1 : 3); i++)
-            be->ops->record(be, is_joined ? joined[i] : apart[i]);
-        n += joined_dispatches(&p->all) - n_before;
+        n += joined_record(&p->all, is_joined ? joined : apart, is_joined ? 1 : 3);
         be->ops->read(be, slot(p, X), out->x[t], s->n_cols * sizeof(float));
     }
     REQUIRE_OK(mf_backend_read(be, state[1], out->state, p->state_bytes, &error), &error);

@@ -145,11 +145,9 @@ static uint64_t run(play *p, bool is_joined, results *out)
     joined_reserve(&p->all, apart, 5);
     if (is_joined)
         joined_reserve(&p->all, joined, 1);
-    const uint64_t n_before = joined_dispatches(&p->all);
+    uint64_t n = 0;
     for (uint32_t layer = 0; layer < 2; layer++)
-        for (uint32_t i = 0; i < (is_joined ? 1 : 5); i++)
-            be->ops->record(be, is_joined ? joined[i] : apart[i]);
-    const uint64_t n = joined_dispatches(&p->all) - n_before;
+        n += joined_record(&p->all, is_joined ? joined : apart, is_joined ? 1 : 5);
     be->ops->read(be, slot(p, X), out->x, sizeof out->x);
     be->ops->read(be, slot(p, IDS), out->ids, sizeof out->ids);
     REQUIRE_OK(mf_backend_read(be, slot(p, PICKED), out->weights, sizeof out->weights, &error),

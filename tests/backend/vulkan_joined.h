@@ -115,6 +115,15 @@ static inline uint64_t joined_dispatches(const joined_play *p)
     return ((const mf_vk_backend *)p->be)->stream.n_dispatches;
 }
 
+/* Dispatches of all of them. */
+static inline uint64_t joined_record(const joined_play *p, mf_op *const *ops, uint32_t n)
+{
+    const uint64_t before = joined_dispatches(p);
+    for (uint32_t i = 0; i < n; i++)
+        p->be->ops->record(p->be, ops[i]);
+    return joined_dispatches(p) - before;
+}
+
 /* As if a workgroup had waited in vain. Nothing runs after it. */
 static inline void joined_check_fault(joined_play *p, const mf_op *op)
 {

@@ -257,6 +257,8 @@ expect_code 0
 run convert "$demo" "$scratch/none" --check "$scratch/nothing"
 expect_error "$scratch/nothing: cannot open: *"
 expect_true [ ! -e "$scratch/none" ]
+run convert "$demo" "$scratch/none" --packed-bits 4
+expect_error "$demo: packed_expert_bits is 4, but the model is not in the packed form"
 for words in '--bits 1' '--bits 7' '--bits 9' '--bits x' '--hot-bits 7' '--group 48' '--group 256' '--packed-bits 3'; do
     # shellcheck disable=SC2086 # an option and its value
     run convert "$demo" "$scratch/none" --bits 4 $words

@@ -42,6 +42,10 @@ expect_error "org/tiny: neither a path *; 'moeflux pull org/tiny' fetches it, wh
 expect_empty "$log"
 unset HF_HUB_OFFLINE
 
+# what would be hashed and fetched anew, and a dry run does neither
+run pull org/tiny --dry-run --check
+expect_usage_error "pull: --check and --dry-run exclude each other"
+
 # what it would cost; nothing is kept
 run pull org/tiny --dry-run
 expect_code 0

@@ -159,6 +159,11 @@ run run org/m -p x --while-pulling --state-dir "$scratch/states"
 expect_usage_error "run: --while-pulling and --state-dir exclude each other"
 run run org/m -p x --while-pulling --mirror "$scratch"
 expect_usage_error "run: --while-pulling and --mirror exclude each other"
+for command in 'run -p x' 'serve --port 0'; do
+    # shellcheck disable=SC2086 # a command and its options
+    run $command "$scratch" --while-pulling
+    expect_usage_error "${command%% *}: --while-pulling wants ORG/NAME, '$scratch' is a path"
+done
 forget_cache
 run run org/nothing -p x --while-pulling
 expect_error "org/nothing: *HTTP status 404*"

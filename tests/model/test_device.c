@@ -2,7 +2,7 @@
 /*
  * Engines on a device of their own memory: what does not fit it is refused at open; a device that
  * is lost, at any moment of a life, is an error and nothing else; states are saved and loaded by
- * one thread while another evaluates.
+ * one thread while another evaluates. And what becomes of a device that "auto" chose in vain.
  */
 #include "failing_alloc.h"
 #include "golden.h"
@@ -452,6 +452,73 @@ static void check_same_bits(void)
     }
 }
 
+/* ------------------------------------------------------------------------------------- auto -- */
+
+static void choose_gpu(const mf_device_needs *needs, mf_device_place *out,
+                       char why[MF_DEVICE_WHY_BYTES])
+{
+    *out = (mf_device_place){.name = "vulkan:0",
+                             .takes_promise = true,
+                             .has_memory = true,
+                             .n_bytes = needs->least_bytes};
+    snprintf(why, MF_DEVICE_WHY_BYTES, "a device of this test");
+}
+
+/* Opens nothing on the GPU, and on the CPU only where that is not broken too. */
+static mf_status open_cpu_alone(void *ctx, const mf_backend_options *options, mf_backend **out,
+                                mf_error *error)
+{
+    const bool is_broken = *(const bool *)ctx;
+    if (is_broken || strcmp(options->device, "cpu") != 0)
+        return mf_fail(error, MF_ERR_FORMAT, "a tensor is missing");
+    return mf_backend_open(options, out, error);
+}
+
+typedef struct warnings {
+    int n;
+    char last[256];
+} warnings;
+
+static void take_warning(void *user, mf_log_level level, const char *line)
+{
+    warnings *w = user;
+    if (level != MF_LOG_WARNING || strstr(line, "cannot be used") == NULL)
+        return;
+    w->n++;
+    snprintf(w->last, sizeof w->last, "%s", line);
+}
+
+/* What "auto" chose cannot be opened: a word about it where the CPU can, and none where the CPU
+ * fails likewise, since then it is not the device. */
+static void check_auto(const golden_case *c)
+{
+    for (int i = 0; i < 2; i++) {
+        bool is_broken = i == 1;
+        mf_engine *engine = NULL;
+        mf_error error = {0};
+        warnings seen = {0};
+        mf_engine_options options = device_options(c);
+        const mf_engine_hooks hooks = {
+            .open_backend = open_cpu_alone, .backend_ctx = &is_broken, .choose_device = choose_gpu};
+        options.device = "auto";
+        options.log = take_warning;
+        options.log_user = &seen;
+        const mf_status status =
+            mf_engine_open_with(golden_path(c->name), &options, &hooks, &engine, &error);
+        CHECK_STATUS(status, is_broken ? MF_ERR_FORMAT : MF_OK);
+        CHECK(seen.n == (is_broken ? 0 : 1));
+        if (is_broken) {
+            CHECK_STR(error.message, "a tensor is missing");
+            CHECK(engine == NULL);
+        } else {
+            CHECK_STR(seen.last, "vulkan:0 cannot be used: a tensor is missing");
+            CHECK_STR(engine->info.device_why, seen.last);
+            CHECK_STR(engine->info.device, "cpu");
+        }
+        mf_engine_close(&engine);
+    }
+}
+
 /* ---------------------------------------------------------------------------------- threads -- */
 
 typedef struct saver {
@@ -558,6 +625,7 @@ int main(void)
         check_same_bits();
     }
     side = STRICT_ALL;
+    check_auto(golden_case_find("mlx_4bit"));
     check_beside(golden_case_find("mlx_4bit"));
     check_beside(golden_case_find("v2_lite_bf16"));
     return test_result();

@@ -496,6 +496,11 @@ static void test_options(void)
     options.packed_expert_bits = 3;
     CHECK_STATUS(mf_engine_open(golden_path("packed_no_config"), &options, &engine, &error),
                  MF_ERR_ARGUMENT);
+    options = golden_options(c);
+    options.packed_expert_bits = 4; /* it is no packed form */
+    CHECK_STATUS(mf_engine_open(golden_path(c->name), &options, &engine, &error), MF_ERR_ARGUMENT);
+    CHECK_CONTAINS(error.message,
+                   "mlx_4bit: packed_expert_bits is 4, but the model is not in the packed form");
     test_guilty_options(c);
     test_state_in_budget(c);
     CHECK(engine == NULL);

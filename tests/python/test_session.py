@@ -355,11 +355,15 @@ class Closing(unittest.TestCase):
 
     def test_what_the_library_owns_is_not_copied(self) -> None:
         with open_model() as model, mock.patch.object(sys, "unraisablehook") as unraisable:
-            for what in (model, model.session(), model.tokenizer):
-                with self.assertRaises(TypeError):
-                    copy.deepcopy(what)
-                with self.assertRaises(TypeError):
-                    pickle.dumps(what)
+            grammar = model.grammar(json_object=True)
+            for what in (
+                *(model, model.session(), model.tokenizer, moeflux.Decoder(model.tokenizer)),
+                *(grammar, grammar.guide(), moeflux.Cancel()),
+            ):
+                for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                    name = type(what).__name__
+                    with self.assertRaisesRegex(TypeError, f"^{name} cannot be copied or pickled"):
+                        copied(what)
             gc.collect()
             unraisable.assert_not_called()
 

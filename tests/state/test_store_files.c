@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The store's files among others: whose they are, what is counted, in which order they reach the
- * disk, and what happens while another process keeps the lock.
+ * disk, what goes from a full one, and what happens while another process keeps the lock.
  */
 #include "failing_alloc.h"
 #include "state/state_store_impl.h"
 #include "store_fixture.h"
 
+#include <errno.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 static entry_kind kind_of(uint32_t number)
@@ -322,6 +324,89 @@ static void test_synced_before_named(void)
     mf_store_close(&store);
 }
 
+/* ----------------------------------------------------------------------------------- a full disk
+ */
+
+/* One of so many bytes that holds the store alone. */
+static struct {
+    const char *dir; /* NULL: the disk that there is */
+    uint64_t n_bytes;
+} disk;
+
+int __real_fallocate(int fd, int mode, off_t offset, off_t n_bytes);
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t n_bytes);
+int __real_fstatvfs(int fd, struct statvfs *out);
+int __wrap_fstatvfs(int fd, struct statvfs *out);
+
+static uint64_t free_bytes(void)
+{
+    uint64_t n = disk.n_bytes;
+    char path[600];
+    struct stat st;
+    DIR *d = opendir(disk.dir);
+    REQUIRE(d != NULL);
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        snprintf(path, sizeof path, "%s/%s", disk.dir, e->d_name);
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+            n -= (uint64_t)st.st_size;
+    }
+    closedir(d);
+    return n;
+}
+
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t n_bytes)
+{
+    if (disk.dir != NULL && (uint64_t)n_bytes > free_bytes()) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_fallocate(fd, mode, offset, n_bytes);
+}
+
+int __wrap_fstatvfs(int fd, struct statvfs *out)
+{
+    const int code = __real_fstatvfs(fd, out);
+    if (code == 0 && disk.dir != NULL) {
+        out->f_frsize = 1;
+        out->f_bavail = (fsblkcnt_t)free_bytes();
+    }
+    return code;
+}
+
+/* A disk that is full before the limit is reached is a smaller limit: damaged files and the least
+ * useful entries go, as many as must; and none for an entry that had no room without them either.
+ */
+static void test_full_disk(void)
+{
+    const char *dir = fresh_dir();
+    mf_error error = {0};
+    mf_store_stats stats;
+    entry_kind kinds[] = {kind_of(1), kind_of(2), kind_of(3)}, huge = {4, 100, 9, 5000, 0};
+    mf_snapshot_head head = entry_head(&kinds[0]);
+    mf_store *store = store_open(dir, 0);
+    disk.dir = dir;
+    disk.n_bytes = 2 * mf_snapshot_total_bytes(&head) + 1000;
+    put_file(dir, "bad-f" HASH_B ".mfstate", "MFSTATE\nand more", 16);
+    REQUIRE_OK(entry_add(store, &kinds[0], &error), &error);
+    REQUIRE_OK(entry_add(store, &kinds[1], &error), &error);
+    REQUIRE_OK(entry_read(store, &kinds[0], &error), &error); /* of use, unlike the second */
+    CHECK_U64(count_files(dir, "bad-", "", NULL), 1);
+    CHECK_STATUS(entry_add(store, &huge, &error), MF_ERR_IO);
+    CHECK(error.os_errno == ENOSPC);
+    CHECK_CONTAINS(error.message, "no room for");
+    CHECK_U64(count_files(dir, "tmp-", "", NULL), 0);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_entries == 2 && stats.n_evicted == 0);
+    REQUIRE_OK(entry_add(store, &kinds[2], &error), &error);
+    mf_store_get_stats(store, &stats);
+    CHECK(stats.n_entries == 2 && stats.n_evicted == 1);
+    CHECK_U64(count_files(dir, "bad-", "", NULL), 0);
+    REQUIRE_OK(entry_read(store, &kinds[0], &error), &error);
+    REQUIRE_OK(entry_read(store, &kinds[2], &error), &error);
+    disk.dir = NULL;
+    mf_store_close(&store);
+}
+
 /* ---------------------------------------------------------------- a lock that is not given back */
 
 static int stop_at_third(void *user)
@@ -458,6 +543,7 @@ int main(void)
     test_others_are_counted();
     test_same_tick();
     test_synced_before_named();
+    test_full_disk();
     test_held_lock();
     test_stopped_waiting();
     test_closed_streams();

@@ -307,6 +307,9 @@ static void check_forms(void)
         {"{" DECODERS(FUSE "," FUSE) ",\"model\":{\"unk_token\":1,\"vocab\":{\"a\":0},"
                                      "\"merges\":[]}}",
          "model.unk_token: expected a string"},
+        {"{" DECODERS(FUSE "," FUSE) ",\"model\":{\"dropout\":0.1,\"vocab\":{\"a\":0},"
+                                     "\"merges\":[]}}",
+         "model.dropout: expected null or 0"},
         {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
          "\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},"
          "{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"}]}," PLAIN "}",

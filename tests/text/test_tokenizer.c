@@ -72,6 +72,16 @@ static void check_files(void)
     check_refused("{" BYTES "}", bad, "model");
     check_refused("{" BYTES ",\"model\":{\"type\":\"Unigram\"}}", no, "Unigram behind a ByteLevel");
     check_refused("{" BYTES ",\"model\":{\"type\":\"WordPiece\"}}", no, "WordPiece");
+    check_refused("{" BYTES ",\"model\":{\"dropout\":0.5,\"vocab\":{\"a\":0},\"merges\":[]}}", no,
+                  "t.json: model.dropout: expected null or 0");
+    check_refused("{" BYTES ",\"model\":{\"dropout\":\"0\",\"vocab\":{\"a\":0},\"merges\":[]}}", no,
+                  "model.dropout: expected null or 0");
+    mf_tokenizer *t = NULL;
+    CHECK_STATUS(open_text("{" BYTES
+                           ",\"model\":{\"dropout\":0.0,\"vocab\":{\"a\":0},\"merges\":[]}}",
+                           &t, NULL),
+                 MF_OK);
+    mf_tokenizer_free(&t);
     check_refused("{" BYTES ",\"normalizer\":{\"type\":\"NFKC\"}," MODEL "}", no, "NFKC");
     check_refused("{\"pre_tokenizer\":{\"type\":\"Whitespace\"}," MODEL "}", no, "Whitespace");
     check_refused("{\"pre_tokenizer\":{\"type\":\"ByteLevel\"}," MODEL "}", no, "decoder");

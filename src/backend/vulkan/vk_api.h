@@ -56,7 +56,6 @@
     X(CmdBindPipeline)             \
     X(CmdPushConstants)            \
     X(CmdDispatch)                 \
-    X(CmdDispatchIndirect)         \
     X(CmdResetQueryPool)           \
     X(CmdWriteTimestamp2)          \
     X(CreateQueryPool)             \

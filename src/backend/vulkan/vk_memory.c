@@ -283,8 +283,7 @@ static VkResult create_vk_buffer(mf_vk_backend *be, const mf_vk_request *r, VkBu
         .flags = mf_vk_is_sparse(be, r) ? VK_BUFFER_CREATE_SPARSE_BINDING_BIT : 0,
         .size = r->n_bytes == 0 ? 1 : r->n_bytes,
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
-                 VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
                  (be->device.has_conditions && r->place == MF_VK_ON_DEVICE
                       ? VK_BUFFER_USAGE_CONDITIONAL_RENDERING_BIT_EXT
                       : 0),

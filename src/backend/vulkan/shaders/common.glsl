@@ -104,11 +104,3 @@ uint bfloat_of(float x)
 // mf_dtype
 const uint F32 = 1, F16 = 2, BF16 = 3;
 
-// Element i of an array of floats of a type, which is aligned to its elements.
-float load_float(uint64_t array, uint type, uint64_t i)
-{
-    if (type == F32)
-        return Floats(array + i * 4).v[0];
-    const uint h = uint(Halves(array + i * 2).v[0]);
-    return type == F16 ? half_to_float(h) : bfloat_to_float(h);
-}
