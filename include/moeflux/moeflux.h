@@ -80,7 +80,7 @@ typedef enum mf_io_kind {
 
 /* How keys and values, or the latents of multi-head latent attention, are cached: in float32; in
  * bfloat16, half as large; in 8 bits with a scale for each 32 values of a head, a little more than
- * a quarter, on the CPU alone. */
+ * a quarter, of all families but DeepSeek-V4. */
 typedef enum mf_kv_type { MF_KV_F32 = 0, MF_KV_BF16 = 1, MF_KV_Q8 = 2 } mf_kv_type;
 
 /* When tokens are proposed (mf_engine_options.n_draft_tokens). */

@@ -103,6 +103,14 @@ mf_status mf_snapshot_write(const mf_state *state, mf_byte_sink *sink, mf_error 
     return status;
 }
 
+/* As --kv-type has it; the file's may be any number. */
+static const char *kv_name(uint32_t kv_type)
+{
+    static const char *const names[] = {
+        [MF_KV_F32] = "f32", [MF_KV_BF16] = "bf16", [MF_KV_Q8] = "q8"};
+    return kv_type < sizeof names / sizeof *names ? names[kv_type] : "not known";
+}
+
 mf_status mf_snapshot_check(mf_engine *engine, const mf_snapshot_head *head, mf_error *error)
 {
     mf_snapshot_key key;
@@ -111,8 +119,8 @@ mf_status mf_snapshot_check(mf_engine *engine, const mf_snapshot_head *head, mf_
         return mf_fail(error, MF_ERR_UNSUPPORTED, "snapshot of another model");
     if (head->key.kv_type != key.kv_type)
         return mf_fail(error, MF_ERR_UNSUPPORTED,
-                       "snapshot of another cache type: its kv_type is %u, the engine's %u",
-                       head->key.kv_type, key.kv_type);
+                       "snapshot of another cache type: its kv_type is %s, the engine's %s",
+                       kv_name(head->key.kv_type), kv_name(key.kv_type));
     const mf_snapshot_head want =
         mf_snapshot_head_of(engine, head->n_tokens, head->has_logits, head->n_marks);
     if (head->n_layers != want.n_layers || head->n_vocab != want.n_vocab ||

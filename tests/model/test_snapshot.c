@@ -224,7 +224,7 @@ static void check_strangers(void)
     mf_engine *other = open_with(c, MF_KV_BF16);
     mf_session *t = golden_session(other);
     eval(t, few, 4);
-    check_refused(t, bytes, n_bytes, MF_ERR_UNSUPPORTED, "cache type");
+    check_refused(t, bytes, n_bytes, MF_ERR_UNSUPPORTED, "kv_type is f32, the engine's bf16");
     mf_session_free(&t);
     mf_engine_close(&other);
     mf_engine_options options = golden_options(c);

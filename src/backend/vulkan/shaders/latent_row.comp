@@ -93,7 +93,7 @@ vec4 make_fresh(uint t)
     if (t < SQUARES)
         squares[t] = squared(x);
     barrier();
-    const float scale = scale_of_row(uintBitsToFloat(EPS), t);
+    const float scale = scale_of_row(uintBitsToFloat(EPS), lane_number());
     if (t < LATENT4)
         x = normed(x, scale, weight);
     else if (t < HEAD4)
