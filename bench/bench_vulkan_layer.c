@@ -354,11 +354,17 @@ static void parse(bench *b, int argc, char **argv)
 
 typedef enum layer { LAYER_LINEAR, LAYER_ATTENDS, LAYERS_FOUR } layer; /* four: as --order says */
 
-/* The next of its operations from the i-th on; n_fused: none. */
-static size_t next_in_layer(const bench *b, layer l, size_t i)
+/* Operations of which layers are made, in the order in which they have them. */
+typedef struct layer_ops {
+    const subject *all;
+    size_t n;
+} layer_ops;
+
+/* The next of the layer's from the i-th on; ops.n: none. */
+static size_t next_in_layer(const bench *b, layer_ops ops, layer l, size_t i)
 {
-    for (; i < n_fused; i++) {
-        const subject *s = &fused_subjects[i];
+    for (; i < ops.n; i++) {
+        const subject *s = &ops.all[i];
         const bool is_in = (l == LAYER_ATTENDS ? s->in_full : s->in_linear) != 0;
         if (is_in && b->has[s->joined] == s->is_whole)
             break;
@@ -392,20 +398,20 @@ static void prefetch(bench *b, const mf_op *op)
 }
 
 /* One layer. The next operation is made before one is recorded, so that it can be prefetched. */
-static void record_layer(bench *b, layer l)
+static void record_layer(bench *b, layer_ops of, layer l)
 {
     static mf_op ops[2];
     const uint64_t begin = b->at;
-    size_t i = next_in_layer(b, l, 0);
+    size_t i = next_in_layer(b, of, l, 0);
     uint32_t which = 0;
-    fused_subjects[i].make(b, &fused_subjects[i], &ops[which]);
-    while (i < n_fused) {
-        i = next_in_layer(b, l, i + 1);
-        if (i < n_fused)
-            fused_subjects[i].make(b, &fused_subjects[i], &ops[which ^ 1]);
+    of.all[i].make(b, &of.all[i], &ops[which]);
+    while (i < of.n) {
+        i = next_in_layer(b, of, l, i + 1);
+        if (i < of.n)
+            of.all[i].make(b, &of.all[i], &ops[which ^ 1]);
         b->gpu.be->base.ops->record(&b->gpu.be->base, &ops[which]);
         which ^= 1;
-        if (i < n_fused && b->prefetches != 0)
+        if (i < of.n && b->prefetches != 0)
             prefetch(b, &ops[which]);
     }
     b->at = b->again != 0 ? begin : b->at;
@@ -420,7 +426,7 @@ static layer layer_at(const bench *b, layer l, uint32_t j)
 }
 
 /* One layer after the other, each of them waiting for the one before. */
-static double run_layers(bench *b, layer l)
+static double run_layers(bench *b, layer_ops ops, layer l)
 {
     double us[RUNS];
     for (uint32_t r = 0; r < RUNS; r++) {
@@ -431,7 +437,7 @@ static double run_layers(bench *b, layer l)
         bench_gpu_start(&b->gpu);
         for (uint32_t i = 0; i < b->n_repeats; i++)
             for (uint32_t j = 0; j < (l == LAYERS_FOUR ? 4 : 1); j++)
-                record_layer(b, layer_at(b, l, j));
+                record_layer(b, ops, layer_at(b, l, j));
         us[r] = bench_gpu_stop(&b->gpu) / 1e3 / b->n_repeats;
     }
     return bench_median(us, RUNS);
@@ -442,12 +448,13 @@ static void measure_in_order(bench *b, const char *how)
 {
     static const subject at = {.name = "", .context = 500};
     static const char *const names[] = {"layer that is linear", "layer that attends", "layers"};
+    const layer_ops ops = {fused_subjects, n_fused};
     for (uint32_t l = LAYER_LINEAR; l <= LAYERS_FOUR; l++) {
         const uint64_t n_dispatches = b->gpu.be->stream.n_dispatches;
         const uint64_t n_barriers = b->gpu.be->stream.n_barriers;
         bench_begin_batch(b, &at);
         warm(b, WARM_TIMES);
-        const double us = run_layers(b, (layer)l);
+        const double us = run_layers(b, ops, (layer)l);
         const double n = (double)RUNS * b->n_repeats;
         printf("fused %s%s%s%s, in order: %.2f us, %.1f dispatches, %.1f barriers\n", names[l],
                l == LAYERS_FOUR ? " " : "", l == LAYERS_FOUR ? b->order : "", how, us,
@@ -481,57 +488,38 @@ static void measure_layers(bench *b)
     measure_in_order(b, "");
 }
 
-static void record_latent(bench *b, bool is_dense)
+/* Before a row what it is made of; nothing where the device has it not as one. */
+static void reserve_latent(bench *b, const subject *s)
 {
+    mf_error error = {0};
     mf_op op;
-    for (size_t i = 0; i < n_latent; i++)
-        if ((is_dense ? latent_subjects[i].in_linear : latent_subjects[i].in_full) != 0) {
-            latent_subjects[i].make(b, &latent_subjects[i], &op);
-            b->gpu.be->base.ops->record(&b->gpu.be->base, &op);
-        }
-}
-
-/* Before a row what it is made of. */
-static void reserve_latent(bench *b)
-{
-    for (size_t i = 0; i < n_latent; i++) {
-        mf_error error = {0};
-        mf_op op;
-        if (!bench_gpu_wants(b->only, latent_subjects[i].name) &&
-            !bench_gpu_wants(b->only, "latent layer"))
-            continue;
-        latent_subjects[i].make(b, &latent_subjects[i], &op);
+    s->make(b, s, &op);
+    if (lacks(b, s, &op))
+        return;
+    for (size_t i = 0; op.kind == MF_OP_LATENT_ROW && i < 4; i++) {
         const mf_latent_row_params *p = &op.u.latent_row;
         const mf_op *const parts[] = {p->norm, p->rotate_q, p->rotate_kv, p->attend};
-        for (size_t j = 0; j < 4 && op.kind == MF_OP_LATENT_ROW; j++)
-            bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, parts[j], &error), &error);
-        bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
+        bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, parts[i], &error), &error);
     }
+    bench_gpu_check(mf_backend_reserve(&b->gpu.be->base, &op, &error), &error);
 }
 
 /* Operations alone, then layers of them. */
 static void measure_latent(bench *b)
 {
-    reserve_latent(b);
     static const subject at = {.name = "", .context = 160};
-    for (size_t i = 0; i < n_latent; i++)
-        measure(b, &latent_subjects[i]);
-    for (uint32_t is_dense = 0; is_dense < 2 && bench_gpu_wants(b->only, "latent layer");
-         is_dense++) {
-        double us[RUNS];
+    static const char *const names[] = {"a dense MLP", "experts"}; /* as LAYER_LINEAR, _ATTENDS */
+    const layer_ops ops = {latent_subjects, n_latent};
+    const bool has_layers = bench_gpu_wants(b->only, "latent layer");
+    for (size_t i = 0; i < ops.n; i++)
+        if (has_layers || bench_gpu_wants(b->only, ops.all[i].name))
+            reserve_latent(b, &ops.all[i]);
+    for (size_t i = 0; i < ops.n; i++)
+        measure(b, &ops.all[i]);
+    for (uint32_t l = LAYER_LINEAR; l <= LAYER_ATTENDS && has_layers; l++) {
         bench_begin_batch(b, &at);
-        for (uint32_t r = 0; r < RUNS; r++) {
-            b->gpu.be->stream.most_commands = UINT32_MAX;
-            if (!mf_vk_begin(b->gpu.be))
-                exit(1);
-            warm(b, 1);
-            bench_gpu_start(&b->gpu);
-            for (uint32_t i = 0; i < b->n_repeats; i++)
-                record_latent(b, is_dense != 0);
-            us[r] = bench_gpu_stop(&b->gpu) / 1e3 / b->n_repeats;
-        }
-        printf("latent layer with %s, in order: %.2f us\n", is_dense ? "a dense MLP" : "experts",
-               bench_median(us, RUNS));
+        printf("latent layer with %s, in order: %.2f us\n", names[l], run_layers(b, ops, (layer)l));
+        (void)fflush(stdout);
     }
 }
 

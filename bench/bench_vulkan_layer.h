@@ -20,6 +20,7 @@ typedef enum bench_joined {
     BENCH_MIXTURE,
     BENCH_LINEAR_ROW,
     BENCH_ATTEND_ROW,
+    BENCH_LATENT_ROW,
     BENCH_JOINED
 } bench_joined;
 

@@ -297,12 +297,18 @@ static void begin_fused(bench *b, mf_op *op, mf_input_step before)
     op->u.matmul.before = before;
 }
 
-static void add_fused(bench *b, mf_op *op, uint32_t bits, uint32_t n_rows, uint32_t n_cols,
-                      uint32_t to)
+static void add_fused_to(bench *b, mf_op *op, uint32_t bits, uint32_t n_rows, uint32_t n_cols,
+                         mf_span to)
 {
     const uint32_t i = op->u.matmul.n++;
     op->u.matmul.weight[i] = next_weight(b, bits, n_rows, n_cols);
-    op->u.matmul.y[i] = small(b, to);
+    op->u.matmul.y[i] = to;
+}
+
+static void add_fused(bench *b, mf_op *op, uint32_t bits, uint32_t n_rows, uint32_t n_cols,
+                      uint32_t to)
+{
+    add_fused_to(b, op, bits, n_rows, n_cols, small(b, to));
 }
 
 static void make_fused_linear_in(bench *b, const subject *s, mf_op *op)
@@ -509,8 +515,7 @@ static void make_fused_mixture(bench *b, const subject *s, mf_op *op)
         .kind = MF_OP_MIXTURE, .n_rows = 1, .u.mixture = {&p[0], &p[1], &p[2], &p[3], &p[4]}};
 }
 
-/* ------------------------------------------------------- of one token, with latents as Cogito --
- */
+/* ----------------------------------------------------- of one token, with latents (Cogito) -- */
 
 #define LATENT_HEADS 128u
 #define LATENT_DIMS 512u
@@ -522,6 +527,7 @@ static mf_span wide(const bench *b, uint32_t i)
 {
     return mf_span_at(bench_operand(b, OPERANDS - 2), i * (SMALL_BYTES << 2));
 }
+
 enum { LATENT_Q, LATENT_Q_LOW, LATENT_KV, LATENT_ABSORBED, LATENT_OUT, LATENT_VALUES, LATENT_MLP };
 
 static void begin_latent(bench *b, mf_op *op, mf_span x, bool is_normed)
@@ -530,25 +536,18 @@ static void begin_latent(bench *b, mf_op *op, mf_span x, bool is_normed)
     op->u.matmul.x = x;
 }
 
-static void add_latent(bench *b, mf_op *op, uint32_t n_rows, uint32_t n_cols, mf_span to)
-{
-    const uint32_t i = op->u.matmul.n++;
-    op->u.matmul.weight[i] = next_weight(b, 4, n_rows, n_cols);
-    op->u.matmul.y[i] = to;
-}
-
 static void make_latent_in(bench *b, const subject *s, mf_op *op)
 {
     (void)s;
     begin_latent(b, op, small(b, 0), true);
-    add_latent(b, op, 1536, 7168, wide(b, LATENT_Q_LOW));
-    add_latent(b, op, LATENT_DIMS + LATENT_ROT, 7168, wide(b, LATENT_KV));
+    add_fused_to(b, op, 4, 1536, 7168, wide(b, LATENT_Q_LOW));
+    add_fused_to(b, op, 4, LATENT_DIMS + LATENT_ROT, 7168, wide(b, LATENT_KV));
 }
 
 static void make_latent_queries(bench *b, const subject *s, mf_op *op)
 {
     begin_latent(b, op, wide(b, LATENT_Q_LOW), true);
-    add_latent(b, op, s->a, s->b, wide(b, LATENT_Q));
+    add_fused_to(b, op, 4, s->a, s->b, wide(b, LATENT_Q));
 }
 
 /* Of its heads' weights, of 128 rows each: turned, keys, or not, values. */
@@ -624,15 +623,15 @@ static void make_latent_row(bench *b, const subject *s, mf_op *op)
 static void make_latent_out(bench *b, const subject *s, mf_op *op)
 {
     begin_latent(b, op, wide(b, s->b == 18432 ? LATENT_MLP : LATENT_VALUES), false);
-    add_latent(b, op, s->a, s->b, small(b, 0));
+    add_fused_to(b, op, 4, s->a, s->b, small(b, 0));
     op->u.matmul.after.kind = MF_OUTPUT_ADDED;
 }
 
 static void make_latent_pair(bench *b, const subject *s, mf_op *op)
 {
     begin_latent(b, op, small(b, 0), true);
-    add_latent(b, op, s->a, s->b, wide(b, LATENT_MLP));
-    add_latent(b, op, s->a, s->b, wide(b, LATENT_MLP + 1));
+    add_fused_to(b, op, 4, s->a, s->b, wide(b, LATENT_MLP));
+    add_fused_to(b, op, 4, s->a, s->b, wide(b, LATENT_MLP + 1));
     op->u.matmul.is_paired = true;
 }
 
@@ -704,14 +703,14 @@ const subject latent_subjects[] = {
     {"latent queries, 24576x1536", make_latent_queries, 24576, 1536, 0, 1, 1, 0, BENCH_ALONE,
      false},
     {"latent heads' keys, 128 of 128x512", make_latent_heads, 1, 0, 0, 1, 1, 0, BENCH_ALONE, false},
-    {"latent row at 160", make_latent_row, 0, 0, 160, 1, 1, 0, BENCH_ALONE, true},
-    {"latent row at 60", make_latent_row, 0, 0, 60, 0, 0, 0, BENCH_ALONE, true},
-    {"latent row at 500", make_latent_row, 0, 0, 500, 0, 0, 0, BENCH_ALONE, true},
-    {"latent row at 1000", make_latent_row, 0, 0, 1000, 0, 0, 0, BENCH_ALONE, true},
-    {"latent row at 2000", make_latent_row, 0, 0, 2000, 0, 0, 0, BENCH_ALONE, true},
-    {"latent row at 4000", make_latent_row, 0, 0, 4000, 0, 0, 0, BENCH_ALONE, true},
+    {"latent row at 160", make_latent_row, 0, 0, 160, 1, 1, 0, BENCH_LATENT_ROW, true},
+    {"latent row at 60", make_latent_row, 0, 0, 60, 0, 0, 0, BENCH_LATENT_ROW, true},
+    {"latent row at 500", make_latent_row, 0, 0, 500, 0, 0, 0, BENCH_LATENT_ROW, true},
+    {"latent row at 1000", make_latent_row, 0, 0, 1000, 0, 0, 0, BENCH_LATENT_ROW, true},
+    {"latent row at 2000", make_latent_row, 0, 0, 2000, 0, 0, 0, BENCH_LATENT_ROW, true},
+    {"latent row at 4000", make_latent_row, 0, 0, 4000, 0, 0, 0, BENCH_LATENT_ROW, true},
     {"latent attention at 60", make_latent_attention, 0, 0, 60, 0, 0, 0, BENCH_ALONE, false},
-    {"latent attention at 160", make_latent_attention, 0, 0, 160, 0, 0, 0, BENCH_ALONE, false},
+    {"latent attention at 160", make_latent_attention, 0, 0, 160, 1, 1, 0, BENCH_LATENT_ROW, false},
     {"latent attention at 500", make_latent_attention, 0, 0, 500, 0, 0, 0, BENCH_ALONE, false},
     {"latent attention at 1000", make_latent_attention, 0, 0, 1000, 0, 0, 0, BENCH_ALONE, false},
     {"latent attention at 2000", make_latent_attention, 0, 0, 2000, 0, 0, 0, BENCH_ALONE, false},
