@@ -44,7 +44,8 @@ typedef struct mf_vk_tile_variant {
     bool is_aligned;
 } mf_vk_tile_variant;
 
-mf_vk_attention mf_vk_latent_attention(const mf_vk_backend *be, const mf_op *op);
+/* Of MF_OP_ATTENTION and MF_OP_LATENT_ATTENTION. */
+mf_vk_attention mf_vk_attention_of(const mf_vk_backend *be, const mf_op *op);
 /* Whether a tile of these dims fits the device. */
 bool mf_vk_tile_supports(const mf_vk_backend *be, const mf_vk_attention *a);
 /* are_few: there are few tiles, so that small ones keep more of the device busy; is_aligned: all

@@ -82,17 +82,12 @@ static mf_vk_attention of_latent_attention(const mf_op *op)
                              .is_latent = true};
 }
 
-static mf_vk_attention of_op(const mf_vk_backend *be, const mf_op *op)
+mf_vk_attention mf_vk_attention_of(const mf_vk_backend *be, const mf_op *op)
 {
     mf_vk_attention a = op->kind == MF_OP_ATTENTION ? of_attention(op) : of_latent_attention(op);
     a.is_software = be->device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     a.ahead = be->tuning.attention_ahead;
     return a;
-}
-
-mf_vk_attention mf_vk_latent_attention(const mf_vk_backend *be, const mf_op *op)
-{
-    return of_op(be, op);
 }
 
 /* ---------------------------------------------------------------------------------- kernels -- */
@@ -317,7 +312,7 @@ static bool has_index(const mf_vk_attention *a)
 
 static bool supports(const mf_vk_backend *be, const mf_op *op)
 {
-    const mf_vk_attention a = of_op(be, op);
+    const mf_vk_attention a = mf_vk_attention_of(be, op);
     const mf_vk_seen chosen = has_index(&a) ? of_chosen(&a) : (mf_vk_seen){0};
     if (has_index(&a) && !mf_vk_seen_supports(be, &chosen))
         return false;
@@ -351,7 +346,7 @@ static mf_status reserve_chosen(mf_vk_backend *be, const mf_vk_attention *a, mf_
 
 static mf_status reserve(mf_vk_backend *be, const mf_op *op, mf_error *error)
 {
-    const mf_vk_attention a = of_op(be, op);
+    const mf_vk_attention a = mf_vk_attention_of(be, op);
     const uint64_t n_tiles =
         (uint64_t)op->n_rows * (a.n_heads / a.n_kv_heads / MF_VK_FEW_QUERIES + 1);
     MF_TRY(mf_vk_tile_prepare(be, &a, error));
@@ -716,13 +711,13 @@ static bool takes_one(const mf_vk_backend *be, const mf_vk_attention *a, uint32_
 
 bool mf_vk_one_of(const mf_vk_backend *be, const mf_op *op, uint32_t most_groups, mf_vk_one *out)
 {
-    const mf_vk_attention a = of_op(be, op);
+    const mf_vk_attention a = mf_vk_attention_of(be, op);
     return takes_one(be, &a, most_groups, out);
 }
 
 bool mf_vk_one_supports(const mf_vk_backend *be, const mf_op *op)
 {
-    const mf_vk_attention a = of_op(be, op);
+    const mf_vk_attention a = mf_vk_attention_of(be, op);
     return op->n_rows == 1 && has_one_kernel(be, &a);
 }
 
@@ -758,7 +753,7 @@ void mf_vk_tiles_attend(mf_vk_backend *be, const mf_vk_attention *a, const mf_vk
 
 static void record(mf_vk_backend *be, const mf_op *op)
 {
-    const mf_vk_attention a = of_op(be, op);
+    const mf_vk_attention a = mf_vk_attention_of(be, op);
     if (has_index(&a) && record_chosen(be, &a))
         return;
     if (op->is_long && has_units_kernel(be, &a)) {

@@ -154,7 +154,7 @@ static latent_push push_of(const mf_vk_backend *be, const mf_latent_row_params *
 static void latent_row_record(mf_vk_backend *be, const mf_op *op)
 {
     const mf_latent_row_params *p = &op->u.latent_row;
-    const mf_vk_attention a = mf_vk_latent_attention(be, p->attend);
+    const mf_vk_attention a = mf_vk_attention_of(be, p->attend);
     mf_vk_one one;
     if (!takes(be, p, &a, &one)) {
         record_each(be, p);
