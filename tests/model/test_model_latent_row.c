@@ -17,18 +17,6 @@ typedef struct ways {
     bool has_latent, has_row;
 } ways;
 
-static mf_vk_backend *opened;
-
-static mf_status open_backend(void *ctx, const mf_backend_options *options, mf_backend **out,
-                              mf_error *error)
-{
-    mf_backend_options with = *options;
-    with.device = vulkan_test_device();
-    const mf_status status = mf_vk_backend_create(&with, ctx, out, error);
-    opened = status == MF_OK ? (mf_vk_backend *)*out : NULL;
-    return status;
-}
-
 /* The device has all of it; what is not to be used is taken away. */
 static void take_away(mf_runner *r, const ways *w)
 {
@@ -44,7 +32,7 @@ static void take_away(mf_runner *r, const ways *w)
 static float *logits_of(const char *dir, mf_vk_hooks *hooks, const ways *w, size_t *n_floats,
                         uint64_t *n_dispatches)
 {
-    const mf_engine_hooks with = {.open_backend = open_backend, .backend_ctx = hooks};
+    const mf_engine_hooks with = {.open_backend = vulkan_open_here, .backend_ctx = hooks};
     mf_engine *engine = NULL;
     mf_session *session = NULL;
     mf_error error = {0};
@@ -57,6 +45,7 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, const ways *w, size
     REQUIRE_OK(mf_engine_open_with(dir, &options, &with, &engine, &error), &error);
     take_away(&engine->runner, w);
     mf_engine_info(engine, &info);
+    const mf_vk_stream *stream = &((const mf_vk_backend *)engine->runner.backend)->stream;
     for (uint32_t i = 0; i < N_TOKENS; i++)
         tokens[i] = (int32_t)(i * 7919 % info.n_vocab);
     *n_floats = info.n_vocab;
@@ -67,9 +56,9 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, const ways *w, size
     for (uint32_t at = 0, n = N_PROMPT; at < N_TOKENS; at += n, n = 1, to += *n_floats) {
         REQUIRE_OK(mf_session_eval(session, tokens + at, n, &error), &error);
         memcpy(to, mf_session_logits(session), *n_floats * sizeof *to);
-        n_before = at == 0 ? opened->stream.n_dispatches : n_before;
+        n_before = at == 0 ? stream->n_dispatches : n_before;
     }
-    *n_dispatches = opened->stream.n_dispatches - n_before;
+    *n_dispatches = stream->n_dispatches - n_before;
     mf_session_free(&session);
     mf_engine_close(&engine);
     return logits;

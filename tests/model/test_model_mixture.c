@@ -15,18 +15,6 @@ enum { N_PROMPT = 5, N_TOKENS = 14 };
 /* Beside a layer's two: of the embedding, the head, and whether logits are numbers. */
 enum { N_OTHER_DISPATCHES = 4 };
 
-static mf_vk_backend *opened;
-
-static mf_status open_backend(void *ctx, const mf_backend_options *options, mf_backend **out,
-                              mf_error *error)
-{
-    mf_backend_options with = *options;
-    with.device = vulkan_test_device();
-    const mf_status status = mf_vk_backend_create(&with, ctx, out, error);
-    opened = status == MF_OK ? (mf_vk_backend *)*out : NULL;
-    return status;
-}
-
 /* Each kind of layer is there, and as one operation. */
 static void check_attention(const mf_runner *r)
 {
@@ -42,7 +30,7 @@ static void check_attention(const mf_runner *r)
 /* Those of the last N_TOKENS - N_PROMPT + 1 tokens, to be freed; *n_floats: of each. */
 static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool is_joined, size_t *n_floats)
 {
-    const mf_engine_hooks with = {.open_backend = open_backend, .backend_ctx = hooks};
+    const mf_engine_hooks with = {.open_backend = vulkan_open_here, .backend_ctx = hooks};
     mf_engine *engine = NULL;
     mf_session *session = NULL;
     mf_error error = {0};
@@ -54,6 +42,7 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool is_joined, siz
     options.n_context_tokens = 64;
     REQUIRE_OK(mf_engine_open_with(dir, &options, &with, &engine, &error), &error);
     mf_engine_info(engine, &info);
+    const mf_vk_stream *stream = &((const mf_vk_backend *)engine->runner.backend)->stream;
     /* others are, too, where the device does so by itself */
     for (uint32_t i = 0; i < engine->runner.h.n_layers && is_joined; i++)
         CHECK(engine->runner.fused.has_mixture[i]);
@@ -68,10 +57,10 @@ static float *logits_of(const char *dir, mf_vk_hooks *hooks, bool is_joined, siz
     REQUIRE(logits != NULL);
     REQUIRE_OK(mf_session_create(engine, &session, &error), &error);
     for (uint32_t at = 0, n = N_PROMPT; at < N_TOKENS; at += n, n = 1, to += *n_floats) {
-        const uint64_t n_before = opened->stream.n_dispatches;
+        const uint64_t n_before = stream->n_dispatches;
         REQUIRE_OK(mf_session_eval(session, tokens + at, n, &error), &error);
         if (are_all && at > N_PROMPT) /* before that two are recorded: it, and the one after it */
-            CHECK(opened->stream.n_dispatches - n_before <=
+            CHECK(stream->n_dispatches - n_before <=
                   2 * engine->runner.h.n_layers + N_OTHER_DISPATCHES);
         memcpy(to, mf_session_logits(session), *n_floats * sizeof *to);
     }

@@ -18,17 +18,9 @@
 
 enum { N_PROMPT = 5, N_TOKENS = 16, N_LONG = 12 };
 
-static mf_status open_backend(void *ctx, const mf_backend_options *options, mf_backend **out,
-                              mf_error *error)
-{
-    mf_backend_options with = *options;
-    with.device = vulkan_test_device();
-    return mf_vk_backend_create(&with, ctx, out, error);
-}
-
 static mf_engine *open_engine(const golden_case *c, mf_vk_hooks *hooks)
 {
-    const mf_engine_hooks with = {.open_backend = open_backend, .backend_ctx = hooks};
+    const mf_engine_hooks with = {.open_backend = vulkan_open_here, .backend_ctx = hooks};
     mf_engine *engine = NULL;
     mf_error error = {0};
     mf_engine_options options = golden_options(c);

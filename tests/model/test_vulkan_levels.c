@@ -12,14 +12,6 @@
 
 #define N_TOKENS 12u
 
-static mf_status open_own(void *ctx, const mf_backend_options *options, mf_backend **out,
-                          mf_error *error)
-{
-    mf_backend_options with = *options;
-    with.device = vulkan_test_device();
-    return mf_vk_backend_create(&with, ctx, out, error);
-}
-
 static mf_vk_hooks as_is;
 static mf_vk_hooks own = {.has_own_memory = true, .has_copy_queue = true};
 
@@ -28,7 +20,7 @@ static mf_engine *open_engine(const golden_case *c, const mf_engine_options *opt
 {
     mf_engine *engine = NULL;
     mf_error error = {0};
-    const mf_engine_hooks with = {.open_backend = open_own, .backend_ctx = hooks};
+    const mf_engine_hooks with = {.open_backend = vulkan_open_here, .backend_ctx = hooks};
     REQUIRE_OK(mf_engine_open_with(golden_path(c->name), options, &with, &engine, &error), &error);
     return engine;
 }

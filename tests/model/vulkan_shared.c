@@ -9,6 +9,7 @@
  */
 #include "vulkan_shared.h"
 
+#include "backend/vulkan_open.h"
 #include "test.h"
 
 #define MOST 2048
@@ -295,4 +296,12 @@ mf_status __wrap_mf_vulkan_backend_create(const mf_backend_options *options, mf_
 {
     static const mf_vk_hooks hooks = {.loaded = loaded, .found = found};
     return mf_vk_backend_create(options, &hooks, out, error);
+}
+
+mf_status vulkan_open_here(void *ctx, const mf_backend_options *options, mf_backend **out,
+                           mf_error *error)
+{
+    mf_backend_options with = *options;
+    with.device = vulkan_test_device();
+    return mf_vk_backend_create(&with, ctx, out, error);
 }
